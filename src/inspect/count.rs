@@ -13,6 +13,7 @@ use crate::formats::RepoPath;
 use crate::formats::safetensors::IndexError;
 use crate::hub::CommitSha;
 use crate::memory::{CacheError, CacheLayout};
+use crate::report::loaded::last_checkpoint;
 use crate::report::{BuiltReport, CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
 
 /// A weight set whose headers have been read.
@@ -178,6 +179,9 @@ impl Call {
             let reads = Box::pin(self.read_set(located.weights)).await?;
             let mut inspected = self.finish(reads).await?;
             self.add_memory(&mut inspected, located.layout.as_ref()).await?;
+            let layout = located.layout.as_ref().filter(|_| self.context.target.is_folder());
+            let checkpoint = layout.and_then(|layout| last_checkpoint(layout, &inspected.path));
+            inspected.report.findings.extend(checkpoint);
             inspected.report.add_other_sets(located.layout.map(|layout| layout.sets));
             let partial = (!located.is_complete).then_some(Finding::PartialListing);
             inspected.report.findings.extend(partial);

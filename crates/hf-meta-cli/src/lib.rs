@@ -13,6 +13,7 @@ mod context;
 mod diff;
 mod error_report;
 mod exit;
+mod hints;
 mod inspect;
 mod local_commands;
 mod memory;
@@ -34,6 +35,7 @@ use self::args::{Args, Command};
 use self::context::CommandContext;
 use self::error_report::print_command_error;
 use self::exit::{CommandResult, ExitStatus, failed_to};
+pub use self::hints::module_hint;
 use self::stderr::{ProgressLine, init_log};
 use self::terminal::apply_color;
 

@@ -1,8 +1,9 @@
 //! `hf-meta verify`: checks every file of a checkpoint, and prints the findings as text, JSON or SARIF.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::ValueHint;
@@ -11,12 +12,12 @@ use hf_meta::formats::{Format, WeightsKind};
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet};
+use hf_meta::{Endpoint, Error, ErrorKind, Model, RepoPath, Source, VerifyReport, WeightSet};
 use serde_json::{Value, json};
 
 use super::context::{CommandContext, SelectionArgs, Sources, plans};
 use super::error_report::{print_warning, severity_label};
-use super::exit::{CommandResult, ExitStatus};
+use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::output::{Page, joined, message_with_causes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::terminal::{ColorArgs, GREEN, RED, YELLOW};
@@ -26,6 +27,9 @@ const MAX_FINDINGS_PER_KIND: usize = 10;
 
 /// The maximum number of unchecked sets to name. The JSON has all of them.
 const MAX_UNCHECKED: usize = 12;
+
+/// The files that list the components of a model in folders.
+const PIPELINES: [&str; 2] = ["model_index.json", "modules.json"];
 
 /// The result of weights without errors whose warnings are failures.
 const FAILED_BY_STRICT: &str = "failed by --strict";
@@ -79,6 +83,12 @@ pub(crate) struct VerifyArgs {
     #[arg(long)]
     strict: bool,
 
+    /// Check the folders of changed files, as a hook does; folders without weights are skipped
+    ///
+    /// Each REPO is a local file. Of a pipeline, the whole folder is checked.
+    #[arg(long, conflicts_with_all = ["revision", "path"])]
+    changed: bool,
+
     #[command(flatten)]
     selection: SelectionArgs,
 }
@@ -96,8 +106,12 @@ pub(crate) fn define(verify: clap::Command) -> clap::Command {
 
 pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandResult {
     let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
-    let repos = args.repos.list(endpoint)?;
-    let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
+    let mut repos = args.repos.list(endpoint)?;
+    if args.changed {
+        repos = folders_of(&repos)?;
+    }
+    let (selection, is_json) = (&args.selection, args.json);
+    let sources = Sources { repos: &repos, selection, is_json, is_streamed: !args.sarif };
     let all = args.all;
     let failure = if args.strict { Severity::Warning } else { Severity::Error };
     let least = if context.line.is_quiet { failure } else { Severity::Note };
@@ -108,6 +122,10 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     }
     let read = move |model: Model| async move { model.all_sets(all).verify().await };
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| {
+        if args.changed && report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoWeights)
+        {
+            return Ok(ExitStatus::Success);
+        }
         let mut report = report.inspect_err(|error| sarif.add_error(source, endpoint, error))?;
         if let [(_, base)] = &bases[..] {
             report.check_base(base);
@@ -131,6 +149,33 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
         print_json(&sarif.finish())?;
     }
     Ok(status)
+}
+
+/// Returns the folders of local files without those below others. The folder of a component is replaced by the one of its
+/// pipeline.
+fn folders_of(files: &[RepoArg]) -> CommandResult<Vec<RepoArg>> {
+    let mut folders = BTreeSet::new();
+    for file in files {
+        let Ok(Source::Local(path)) = &file.source else {
+            let message = format!("`--changed` requires local files, not `{}`", file.display);
+            return Err(CommandError::usage(message));
+        };
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let is_pipeline = |folder: &&Path| PIPELINES.iter().any(|name| folder.join(name).is_file());
+        folders.insert(folder.parent().filter(is_pipeline).unwrap_or(folder).to_owned());
+    }
+    // A folder sorts before the ones below it.
+    let mut outer: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        if !outer.iter().any(|above| folder.starts_with(above)) {
+            outer.push(folder);
+        }
+    }
+    let folder = |folder: PathBuf| match folder.as_os_str() {
+        name if name.is_empty() => RepoArg::local(Path::new("./")),
+        _ => RepoArg::local(&folder.join("")),
+    };
+    Ok(outer.into_iter().map(folder).collect())
 }
 
 fn exit_status(failure: Severity, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
@@ -301,6 +346,8 @@ struct SarifLog {
     results: Vec<Value>,
     notifications: Vec<Value>,
     rules: BTreeMap<String, Value>,
+    /// True if something could not be read.
+    is_incomplete: bool,
 }
 
 impl SarifLog {
@@ -319,6 +366,9 @@ impl SarifLog {
                 let file = existing(file.as_deref().unwrap_or(set.path.as_str()), report);
                 let location = location(source, file, endpoint);
                 let found = result(level, &finding.to_string(), &location);
+                if matches!(finding, Finding::Unreadable { .. }) {
+                    self.add_failure(found.clone(), &kind);
+                }
                 self.add(found, &kind, finding.description(), "validity.md#findings");
             }
         }
@@ -328,7 +378,17 @@ impl SarifLog {
     fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
         let location = location(source, None, endpoint);
         let found = result("error", &message_with_causes(error), &location);
+        if ExitStatus::from(error) != ExitStatus::CheckFailed {
+            return self.add_failure(found, error.code());
+        }
         self.add(found, error.code(), error.kind().description(), "errors.md");
+    }
+
+    /// Adds the notification that something could not be read.
+    fn add_failure(&mut self, mut notification: Value, code: &str) {
+        notification["descriptor"] = json!({ "id": code });
+        self.notifications.push(notification);
+        self.is_incomplete = true;
     }
 
     /// Adds a result, and the description of its kind with the page about it.
@@ -356,7 +416,7 @@ impl SarifLog {
             "runs": [{
                 "tool": { "driver": driver },
                 "invocations": [{
-                    "executionSuccessful": true,
+                    "executionSuccessful": !self.is_incomplete,
                     "toolExecutionNotifications": self.notifications,
                 }],
                 "results": self.results,
@@ -370,7 +430,10 @@ fn result(level: &str, message: &str, location: &Value) -> Value {
     json!({
         "level": level,
         "message": { "text": message },
-        "locations": [{ "physicalLocation": { "artifactLocation": location } }],
+        // Weights have no lines, but code hosts show only results with a region.
+        "locations": [{
+            "physicalLocation": { "artifactLocation": location, "region": { "startLine": 1 } },
+        }],
     })
 }
 

@@ -5,6 +5,7 @@
 
 mod adapter;
 mod config;
+mod loader;
 mod missing;
 mod recipe;
 mod siblings;
@@ -18,6 +19,7 @@ use std::fmt::Display;
 pub(crate) use self::adapter::check_adapter;
 pub use self::config::ConfigCheck;
 pub(crate) use self::config::check_model;
+pub(crate) use self::loader::StatedLoader;
 pub(crate) use self::recipe::{check_recipe, recipe_file};
 pub use super::finding::{Mismatch, MismatchKind};
 use super::{Finding, Severity, bounded};

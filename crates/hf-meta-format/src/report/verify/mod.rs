@@ -14,7 +14,7 @@ use crate::base::json_object::{JsonObject, parse, read};
 use crate::base::sort::Ordered;
 use crate::formats::weight_sets::{NumberedName, WeightSet};
 use crate::formats::{HeaderErrorKind, RepoPath, clip};
-use crate::report::rules::ConfigCheck;
+use crate::report::rules::{ConfigCheck, StatedLoader};
 use crate::report::{Adapter, FetchStats, Finding, Severity, Weights, bounded};
 
 /// The result of verifying weight sets, returned by `Model::verify`. The numbers and the findings cover all of them.
@@ -68,6 +68,8 @@ pub struct VerifiedSet {
     pub config_check: ConfigCheck,
     /// All findings, grouped by kind. The first set also has the findings about the repository.
     pub findings: Vec<Finding>,
+    /// The loader that the configuration next to the weights states.
+    pub(crate) loader: Option<StatedLoader>,
 }
 
 /// The parameter count of a model according to each source.
@@ -90,7 +92,8 @@ impl VerifiedSet {
     /// Creates the result of the set at `path`, which should have `files` files, none of which was read.
     pub(crate) fn new(path: RepoPath, files: usize, findings: Vec<Finding>) -> Self {
         let (parameters, config_check) = (ParameterSources::default(), ConfigCheck::default());
-        Self { path, files, valid_files: 0, tensors: 0, parameters, config_check, findings }
+        let (valid_files, tensors, loader) = Default::default();
+        Self { path, files, valid_files, tensors, parameters, config_check, findings, loader }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::formats::safetensors::IndexError;
 use crate::formats::{Format, Formats, Headers, RepoPath, TensorInfo, all_tensors, clip};
 use crate::memory::{CacheError, CacheLayout, MemoryOptions};
 use crate::report::index_check::check_count;
-use crate::report::rules::{self, ConfigCheck};
+use crate::report::rules::{self, ConfigCheck, StatedLoader};
 use crate::report::{BuiltReport, CountReport, FetchStats, Finding, ReportBuilder, bounded};
 
 /// The name of the configuration file.
@@ -160,6 +160,11 @@ impl SetCheck {
         if adapter.is_some() {
             let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
             self.set.findings.extend(found);
+        }
+        let json = config.json.as_deref().filter(|_| !config.is_of_root);
+        let adapter_json = config.configs.adapter().filter(|_| adapter.is_some());
+        if adapter.is_none() || adapter_json.is_some() {
+            self.set.loader = StatedLoader::of(json, adapter_json);
         }
         self.set.config_check = if is_draft {
             ConfigCheck::skipped("the model drafts tokens for another model")
