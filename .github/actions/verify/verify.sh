@@ -14,12 +14,10 @@ status=0
 hf-meta verify "${options[@]}" -- "${sources[@]}" >"$SARIF_FILE" || status=$?
 echo "sarif-file=$SARIF_FILE" >>"$GITHUB_OUTPUT"
 
-# The findings, and what could not be read, each with its level, kind, file and message. Notifications below an error say
-# what was not compared.
+# The findings, and what could not be read, each with its level, kind, file and message.
 found=$(jq -c '
-    .runs[]
-    | ((.invocations[].toolExecutionNotifications[] | select(.level == "error")), .results[])
-    | { level, kind: (.ruleId // .descriptor.id), message: .message.text,
+    .runs[].results[]
+    | { level, kind: .ruleId, message: .message.text,
         file: .locations[0].physicalLocation.artifactLocation.description.text }
 ' "$SARIF_FILE")
 

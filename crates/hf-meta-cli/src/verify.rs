@@ -379,7 +379,7 @@ impl SarifLog {
         let location = location(source, None, endpoint);
         let found = result("error", &message_with_causes(error), &location);
         if ExitStatus::from(error) != ExitStatus::CheckFailed {
-            return self.add_failure(found, error.code());
+            self.add_failure(found.clone(), error.code());
         }
         self.add(found, error.code(), error.kind().description(), "errors.md");
     }
