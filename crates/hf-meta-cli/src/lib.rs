@@ -19,6 +19,7 @@ mod local_commands;
 mod memory;
 mod output;
 mod repos;
+mod sarif;
 #[cfg(feature = "server")]
 mod serve;
 mod signal;

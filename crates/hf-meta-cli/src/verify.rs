@@ -1,25 +1,24 @@
 //! `hf-meta verify`: checks every file of a checkpoint, and prints the findings as text, JSON or SARIF.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::ValueHint;
-use hf_meta::formats::gguf::Gguf;
-use hf_meta::formats::{Format, WeightsKind};
+use hf_meta::formats::WeightsKind;
 use hf_meta::report::text::{counted, escape, thousands};
 use hf_meta::report::verify::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta::report::{Finding, Severity};
-use hf_meta::{Endpoint, Error, ErrorKind, Model, RepoPath, Source, VerifyReport, WeightSet};
-use serde_json::{Value, json};
+use hf_meta::{Error, ErrorKind, Model, Source, VerifyReport, WeightSet};
 
 use super::context::{CommandContext, SelectionArgs, Sources, plans};
 use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandError, CommandResult, ExitStatus};
-use super::output::{Page, joined, message_with_causes, print_json};
+use super::output::{Page, joined, print_json};
 use super::repos::{RepoArg, RepoListArgs};
+use super::sarif::{SarifLog, not_compared};
 use super::terminal::{ColorArgs, GREEN, RED, YELLOW};
 
 /// The maximum number of findings to print per kind. The JSON has up to 1,000.
@@ -33,9 +32,6 @@ const PIPELINES: [&str; 2] = ["model_index.json", "modules.json"];
 
 /// The result of weights without errors whose warnings are failures.
 const FAILED_BY_STRICT: &str = "failed by --strict";
-
-/// The address of the documentation.
-const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/docs");
 
 /// Check the weights that a loader of each repository loads
 ///
@@ -270,13 +266,6 @@ fn write_findings(page: &mut Page<'_>, findings: &[Finding], least: Severity) ->
     Ok(())
 }
 
-/// Returns a sentence about why the tensors were not compared with `config.json`, or with the keys of a GGUF file.
-fn not_compared(set: &VerifiedSet) -> Option<String> {
-    let is_gguf = set.path.as_str().ends_with(Gguf.extension());
-    let file = if is_gguf { "the metadata" } else { "config.json" };
-    Some(format!("{file} was not compared: {}", set.config_check.reason.as_ref()?))
-}
-
 /// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.
 fn by_kind(findings: &[Finding]) -> impl Iterator<Item = &[Finding]> {
     findings.chunk_by(|a, b| matches!(b, Finding::MoreFindings { .. }) || a.is_same_kind(b))
@@ -337,127 +326,4 @@ fn write_parameters(page: &mut Page<'_>, sources: ParameterSources) -> io::Resul
     let mark = if exact == Some(true) { "" } else { "~" };
     let (others, counted) = (others.collect::<String>(), thousands(counted));
     writeln!(page.out, "parameters: {mark}{counted} counted{others}")
-}
-
-/// The findings as SARIF 2.1.0, which code hosts show as annotations: the results, their kinds by name, and the sets that
-/// were not compared with a configuration.
-#[derive(Debug, Default)]
-struct SarifLog {
-    results: Vec<Value>,
-    notifications: Vec<Value>,
-    rules: BTreeMap<String, Value>,
-    /// True if something could not be read.
-    is_incomplete: bool,
-}
-
-impl SarifLog {
-    /// Adds the findings of a report.
-    fn add_report(&mut self, source: &RepoArg, endpoint: &Endpoint, report: &VerifyReport) {
-        for set in &report.sets {
-            if let Some(text) = not_compared(set) {
-                let file = existing(set.path.as_str(), report);
-                let mut notification = result("note", &text, &location(source, file, endpoint));
-                notification["properties"] = json!({ "configCheck": set.config_check });
-                self.notifications.push(notification);
-            }
-            for finding in &set.findings {
-                let (_, level) = severity_label(finding.severity());
-                let (kind, file) = kind_and_file(finding);
-                let file = existing(file.as_deref().unwrap_or(set.path.as_str()), report);
-                let location = location(source, file, endpoint);
-                let found = result(level, &finding.to_string(), &location);
-                if matches!(finding, Finding::Unreadable { .. }) {
-                    self.add_failure(found.clone(), &kind);
-                }
-                self.add(found, &kind, finding.description(), "validity.md#findings");
-            }
-        }
-    }
-
-    /// Adds a source that could not be read.
-    fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
-        let location = location(source, None, endpoint);
-        let found = result("error", &message_with_causes(error), &location);
-        if ExitStatus::from(error) != ExitStatus::CheckFailed {
-            self.add_failure(found.clone(), error.code());
-        }
-        self.add(found, error.code(), error.kind().description(), "errors.md");
-    }
-
-    /// Adds the notification that something could not be read.
-    fn add_failure(&mut self, mut notification: Value, code: &str) {
-        notification["descriptor"] = json!({ "id": code });
-        self.notifications.push(notification);
-        self.is_incomplete = true;
-    }
-
-    /// Adds a result, and the description of its kind with the page about it.
-    fn add(&mut self, mut found: Value, kind: &str, description: &str, page: &str) {
-        let rule = json!({
-            "id": kind,
-            "shortDescription": { "text": description },
-            "helpUri": format!("{PAGES}/{page}"),
-        });
-        self.rules.insert(kind.to_owned(), rule);
-        found["ruleId"] = kind.into();
-        self.results.push(found);
-    }
-
-    /// Returns the document.
-    fn finish(self) -> Value {
-        let driver = json!({
-            "name": "hf-meta",
-            "semanticVersion": env!("CARGO_PKG_VERSION"),
-            "rules": self.rules.into_values().collect::<Vec<_>>(),
-        });
-        json!({
-            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-            "version": "2.1.0",
-            "runs": [{
-                "tool": { "driver": driver },
-                "invocations": [{
-                    "executionSuccessful": !self.is_incomplete,
-                    "toolExecutionNotifications": self.notifications,
-                }],
-                "results": self.results,
-            }],
-        })
-    }
-}
-
-/// Returns a result, or a notification.
-fn result(level: &str, message: &str, location: &Value) -> Value {
-    json!({
-        "level": level,
-        "message": { "text": message },
-        // Weights have no lines, but code hosts show only results with a region.
-        "locations": [{
-            "physicalLocation": { "artifactLocation": location, "region": { "startLine": 1 } },
-        }],
-    })
-}
-
-/// Returns the path of a file, or of the first file of shards without an index.
-fn existing<'a>(path: &'a str, report: &'a VerifyReport) -> Option<&'a str> {
-    let Some((start, _)) = path.split_once('*') else { return Some(path) };
-    report.filepaths.iter().map(RepoPath::as_str).find(|path| path.starts_with(start))
-}
-
-/// Returns the address of a file. Its description is the path without the escapes of a URI, for annotations of a log.
-fn location(source: &RepoArg, file: Option<&str>, endpoint: &Endpoint) -> Value {
-    let uri = source.file_url(file, endpoint);
-    let path = source.file_path(file).unwrap_or_else(|| uri.clone());
-    json!({ "uri": uri, "description": { "text": path } })
-}
-
-/// Returns the kind of a finding and the file it is about; `None` if it does not exist, or if the finding is about a set.
-fn kind_and_file(finding: &Finding) -> (String, Option<String>) {
-    let fields = serde_json::to_value(finding).unwrap_or_default();
-    let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
-    let names: &[_] = match finding {
-        Finding::MissingShard { .. } => &[],
-        Finding::WrongShard { .. } => &["found"],
-        _ => &["file", "shard", "second"],
-    };
-    (text("kind").unwrap_or_default(), names.iter().find_map(|name| text(name)))
 }

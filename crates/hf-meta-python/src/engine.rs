@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
-use hf_meta::memory::{self, MemoryOptions};
 use hf_meta::report::Plan;
 use hf_meta::report::diff::Diff;
 use hf_meta::{
@@ -21,7 +20,6 @@ use hf_meta_census::{
     Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, MAX_HEADER_BYTES,
     MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, read_batch, verify,
 };
-use hf_meta_cli::module_hint;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -29,7 +27,8 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::error::exception;
+use crate::help::{CallError, Help, NamedSource, about};
+use crate::memory::memory_options;
 
 /// The time that calls have to end when the interpreter exits.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,47 +42,6 @@ type Summary = (Vec<((String, String), usize)>, usize, usize, usize);
 
 /// The number of repositories that are done, that a call has in total, and that failed, and the error code of an outage.
 type Progress = (usize, usize, usize, Option<&'static str>);
-
-/// A source, and its name in results.
-type NamedSource = (String, String);
-
-/// The error of a call, and the number of the source that it is about.
-struct CallError {
-    error: CensusError,
-    source: usize,
-}
-
-impl From<CensusError> for CallError {
-    fn from(error: CensusError) -> Self {
-        Self { error, source: 0 }
-    }
-}
-
-/// Returns a function that adds the number of a source to its error.
-fn about(source: usize) -> impl Fn(hf_meta::Error) -> CallError {
-    move |error| CallError { error: error.into(), source }
-}
-
-/// The conditions of a call that the help for its errors depends on.
-struct Help {
-    sources: Vec<NamedSource>,
-    endpoint: Endpoint,
-    token_source: Option<String>,
-    /// True if the function has the argument `path`.
-    has_path: bool,
-}
-
-impl Help {
-    /// Returns the exception for an error, with its help.
-    fn exception(&self, CallError { error, source }: &CallError) -> PyErr {
-        let (name, has_path) = (self.sources.get(*source), self.has_path);
-        let name = name.map_or("", |(text, _)| text);
-        let hint = |error: &hf_meta::Error| {
-            module_hint(name, error, &self.endpoint, self.token_source.clone(), has_path)
-        };
-        exception(error, hint)
-    }
-}
 
 /// A call to start: its settings, and the function `done(result, error)`, which is called on another thread.
 #[derive(FromPyObject)]
@@ -588,39 +546,6 @@ fn to_json(value: &impl Serialize) -> Result<String, CensusError> {
         target: "JSON".to_owned(),
         source: error.into(),
     })
-}
-
-/// Returns the options of `memory` and `fit` with these names and values; `None` if neither is requested.
-fn memory_options(has_memory: bool, given: &[(String, String)]) -> PyResult<Option<MemoryOptions>> {
-    /// The names of arguments, and those of the options of [`MemoryOptions::set`].
-    const NAMES: [(&str, &str); 8] = [
-        ("memory", "context"),
-        ("fit", "budget"),
-        ("batch", "batch"),
-        ("cache_dtype", "cacheDtype"),
-        ("engine", "engine"),
-        ("tp", "tp"),
-        ("max_num_batched_tokens", "maxNumBatchedTokens"),
-        ("gpu_memory_utilization", "gpuMemoryUtilization"),
-    ];
-
-    let has = |option: &str| given.iter().any(|(name, _)| name == option);
-    let mut options = MemoryOptions::default();
-    for (argument, option) in NAMES {
-        let Some((_, value)) = given.iter().find(|(name, _)| name == option) else { continue };
-        let invalid = |reason| PyValueError::new_err(format!("`{argument}`: {reason}"));
-        if !has_memory && !has("budget") {
-            return Err(invalid("requires `memory` or `fit`".to_owned()));
-        }
-        options.set(option, value).map_err(invalid)?;
-    }
-    for (argument, option) in &NAMES[5..] {
-        if has(option) && options.engine != memory::Engine::Vllm {
-            let message = format!("`{argument}` requires `engine=\"vllm\"`");
-            return Err(PyValueError::new_err(message));
-        }
-    }
-    Ok((has_memory || has("budget")).then_some(options))
 }
 
 fn plan_by_name(name: &str) -> PyResult<Plan> {

@@ -67,8 +67,7 @@ fn a_source_is_named_as_it_was_given() {
             command.current_dir(folder.path()).env("HOME", home).args(args).arg(source);
             CommandOutput::new(&mut command).stdout
         };
-        let json: Value =
-            serde_json::from_str(&run(&["--json", "--summary"])).unwrap();
+        let json: Value = serde_json::from_str(&run(&["--json", "--summary"])).unwrap();
         assert_eq!(json["source"], source);
         let csv = run(&["--format", "csv"]);
         assert!(csv.lines().nth(1).unwrap().starts_with(&format!("{source},")), "{csv}");
@@ -94,7 +93,9 @@ fn a_local_folder_with_the_name_of_a_repository_is_a_hint() {
     let missing = inspect(&["models/x"]);
     let help = "help: to read the local file or folder with that name, use ./models/x\n";
     assert!(missing.code == 3 && missing.stderr.ends_with(help), "{}", missing.stderr);
-    hub.inject(|request, _| request.path.contains("/models/x").then_some(Fault::Status(500, vec![])));
+    hub.inject(|request, _| {
+        request.path.contains("/models/x").then_some(Fault::Status(500, vec![]))
+    });
     let failed = inspect(&["models/x", "--retries", "0"]);
     assert!(failed.stderr.ends_with(help), "{}", failed.stderr);
     let read = inspect(&["gpt2", "--format", "csv"]);

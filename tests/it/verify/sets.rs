@@ -298,7 +298,7 @@ fn the_folders_of_changed_files_are_checked() {
         let ran = check(files);
         assert_eq!(ran.code, code, "{files:?}: {}{}", ran.stdout, ran.stderr);
         assert!(ran.stdout.contains(text), "{files:?}: {}", ran.stdout);
-        assert_eq!(ran.stderr.contains("error"), false, "{files:?}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("error"), "{files:?}: {}", ran.stderr);
     }
     let other = check(&["org/model"]);
     assert_eq!(other.code, 2);
