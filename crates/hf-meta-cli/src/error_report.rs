@@ -5,8 +5,8 @@ use std::mem::take;
 
 use anstyle::Style;
 use hf_meta::Error;
-use hf_meta::report::text::{escape, thousands};
-use hf_meta::report::{Finding, Severity};
+use hf_meta::results::text::{escape, thousands};
+use hf_meta::results::{Finding, Severity};
 
 use super::context::CommandContext;
 use super::exit::CommandError;

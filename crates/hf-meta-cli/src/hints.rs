@@ -5,7 +5,7 @@ use std::path::Path;
 use hf_meta::formats::safetensors::{
     DetectedFormat, HeaderError, HeaderErrorKind, IndexError, IndexErrorKind,
 };
-use hf_meta::report::text::duration;
+use hf_meta::results::text::duration;
 use hf_meta::{
     Endpoint, Error, ErrorKind, HttpErrorKind, HubCacheMiss, QuantizationNotFound, Source,
     UnsupportedWeights,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hf_meta::formats::Format;
 use hf_meta::formats::gguf::Gguf;
-use hf_meta::report::Finding;
-use hf_meta::report::verify::VerifiedSet;
+use hf_meta::results::Finding;
+use hf_meta::results::VerifiedSet;
 use hf_meta::{Endpoint, Error, RepoPath, VerifyReport};
 use serde_json::{Value, json};
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
-use hf_meta::report::Plan;
-use hf_meta::report::diff::Diff;
+use hf_meta::results::Plan;
+use hf_meta::results::diff::Diff;
 use hf_meta::{
     CacheMode, Client, ClientBuilder, DiskCache, Endpoint, ErrorKind, Model, RetryPolicy, Source,
     environment_token,

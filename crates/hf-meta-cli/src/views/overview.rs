@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use hf_meta::memory::{CacheError, ContextSource, Memory};
-use hf_meta::report::text::{bytes, escape, short, thousands};
+use hf_meta::results::text::{bytes, escape, short, thousands};
 use hf_meta::{CountReport, Error};
 use serde_json::{Value, to_value};
 
