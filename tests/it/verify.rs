@@ -279,6 +279,32 @@ fn the_command_prints_sarif() {
     assert!(results.iter().all(|result| rules.iter().any(|rule| rule["id"] == result["ruleId"])));
 }
 
+/// CI systems show a test case per weight set. Text of files is no markup.
+#[test]
+fn the_command_prints_junit() {
+    let header = r#" {"x":{"dtype":"Q8","shape":[4],"data_offsets":[0,4]}}"#;
+    let odd = Repo::new("org/odd").file("a<&>\".safetensors", support::file_with_header(header, 4));
+    let good = Repo::new("org/good").file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([odd, good]).unwrap();
+    let ran = run(&hub, &["verify", "--junit", "org/good", "org/odd", "org/none"]);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    assert_eq!(lines[1], r#"<testsuites name="hf-meta verify" tests="3" failures="1" errors="1">"#);
+    for line in [
+        r#"<testsuite name="org/good" tests="1" failures="0" errors="0">"#,
+        r#"<testcase classname="org/odd" name="a&lt;&amp;&gt;&quot;.safetensors">"#,
+        r#"<failure type="unknownDtype" message="dtype `Q8` is unknown, so the sizes of its tensors (1) were not checked"/>"#,
+        r#"<system-out>the header of `a&lt;&amp;&gt;&quot;.safetensors` begins with whitespace instead of `{`; some readers reject it"#,
+        r#"<testsuite name="org/none" tests="1" failures="0" errors="1">"#,
+    ] {
+        assert!(lines.contains(&line), "{line}\n{}", ran.stdout);
+    }
+    assert!(ran.stdout.contains(r#"<error type="repoNotFound" message="repository `org/none`"#));
+    let strict = run(&hub, &["verify", "--junit", "--strict", "org/odd"]).stdout;
+    assert!(strict.contains(r#"<failure type="leadingSpace""#), "{strict}");
+    assert!(strict.contains(r#" tests="1" failures="1" errors="0""#), "{strict}");
+}
+
 /// A model, a model with a warning, and a model with an error and a warning.
 fn hub_of_each_severity() -> LocalHub {
     let [spaced, both] = ["Q8", "U8"].map(|dtype| {

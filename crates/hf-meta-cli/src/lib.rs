@@ -15,6 +15,7 @@ mod error_report;
 mod exit;
 mod hints;
 mod inspect;
+mod junit;
 mod local_commands;
 mod memory;
 mod output;

@@ -134,7 +134,7 @@ fn location(source: &RepoArg, file: Option<&str>, endpoint: &Endpoint) -> Value 
 }
 
 /// Returns the kind of a finding and the file it is about; `None` if it does not exist, or if the finding is about a set.
-fn kind_and_file(finding: &Finding) -> (String, Option<String>) {
+pub(crate) fn kind_and_file(finding: &Finding) -> (String, Option<String>) {
     let fields = serde_json::to_value(finding).unwrap_or_default();
     let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
     let names: &[_] = match finding {

@@ -16,7 +16,8 @@ use hf_meta::{Error, ErrorKind, Model, Source, VerifyReport, WeightSet};
 use super::context::{CommandContext, SelectionArgs, Sources, plans};
 use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandError, CommandResult, ExitStatus};
-use super::output::{Page, joined, print_json};
+use super::junit::JunitLog;
+use super::output::{Page, joined, print_bytes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::sarif::{SarifLog, not_compared};
 use super::terminal::{ColorArgs, GREEN, RED, YELLOW};
@@ -64,6 +65,10 @@ pub(crate) struct VerifyArgs {
     #[arg(long, conflicts_with = "json")]
     sarif: bool,
 
+    /// Print the findings as JUnit XML, for the pages of CI systems
+    #[arg(long, conflicts_with_all = ["json", "sarif"])]
+    junit: bool,
+
     #[command(flatten)]
     pub(crate) color: ColorArgs,
 
@@ -101,13 +106,14 @@ pub(crate) fn define(verify: clap::Command) -> clap::Command {
 }
 
 pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandResult {
-    let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
+    let (mut sarif, mut junit) = (SarifLog::default(), JunitLog::default());
+    let endpoint = context.client.endpoint();
     let mut repos = args.repos.list(endpoint)?;
     if args.changed {
         repos = folders_of(&repos)?;
     }
     let (selection, is_json) = (&args.selection, args.json);
-    let sources = Sources { repos: &repos, selection, is_json, is_streamed: !args.sarif };
+    let sources = Sources { repos: &repos, selection, is_json, is_streamed: !(args.sarif || args.junit) };
     let all = args.all;
     let failure = if args.strict { Severity::Warning } else { Severity::Error };
     let least = if context.line.is_quiet { failure } else { Severity::Note };
@@ -122,7 +128,10 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
         {
             return Ok(ExitStatus::Success);
         }
-        let mut report = report.inspect_err(|error| sarif.add_error(source, endpoint, error))?;
+        let mut report = report.inspect_err(|error| {
+            sarif.add_error(source, endpoint, error);
+            junit.add_error(source, error);
+        })?;
         if let [(_, base)] = &bases[..] {
             report.check_base(base);
             if report.adapter.is_none() {
@@ -133,6 +142,8 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
         let status = exit_status(failure, source, &report);
         if args.sarif {
             sarif.add_report(source, endpoint, &report);
+        } else if args.junit {
+            junit.add_report(source, &report, failure);
         } else if args.json {
             print_json(&report)?;
         } else if status != ExitStatus::Success || !context.line.is_quiet {
@@ -143,6 +154,8 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     let status = context.for_each(sources, read, print).await?;
     if args.sarif {
         print_json(&sarif.finish())?;
+    } else if args.junit {
+        print_bytes(junit.finish().as_bytes())?;
     }
     Ok(status)
 }
