@@ -204,16 +204,42 @@ pub(super) async fn list(
     }
 }
 
-/// Lists files. Ignores hidden files, links to folders (which could form a loop), and names that are not valid in a
-/// repository path.
+/// The file that marks a virtual environment of Python, whose packages contain files with the extensions of weights.
+const ENVIRONMENT: &str = "pyvenv.cfg";
+
+/// The maximum size of a path file of Python in bytes.
+const MAX_PATH_FILE: u64 = 1 << 16;
+
+/// Returns whether a file with the extension `.pth` is a path file of Python: lines of text with paths and imports.
+/// Source: `addpackage` in `Lib/site.py`. A pointer of Git LFS, HTML or JSON is a wrong weight file.
+async fn is_path_file(path: &Path, size: u64) -> bool {
+    let has_extension = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("pth"));
+    if !has_extension || size > MAX_PATH_FILE {
+        return false;
+    }
+    let Ok(bytes) = tokio::fs::read(path).await else { return false };
+    let Ok(text) = String::from_utf8(bytes) else { return false };
+    let is_other = text.starts_with("version https://git-lfs")
+        || text.trim_start().starts_with(['<', '{', '['])
+        || text.contains(|c: char| c.is_control() && !c.is_whitespace());
+    !text.is_empty() && !is_other
+}
+
+/// Lists files. Ignores hidden files, links to folders (which could form a loop), virtual environments and path files of
+/// Python, and names that are not valid in a repository path.
 async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<ListedFile>> {
     let mut files = Vec::new();
     let mut folders = vec![below.map_or_else(String::new, ToString::to_string)];
-    let (mut seen, mut invalid_names) = (0, 0_usize);
+    let (mut seen, mut invalid_names, mut is_inner) = (0, 0_usize, false);
     while let Some(below) = folders.pop() {
         let path = folder.join(&below);
         // The parent of a bare file name is the empty path.
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+        if is_inner && tokio::fs::try_exists(path.join(ENVIRONMENT)).await.unwrap_or(false) {
+            tracing::debug!(folder = %path.display(), "skipped a virtual environment of Python");
+            continue;
+        }
+        is_inner = true;
         let mut entries = tokio::fs::read_dir(path).await?;
         while let Some(entry) = entries.next_entry().await? {
             seen += 1;
@@ -234,6 +260,7 @@ async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<L
             } else if let Ok(target) = tokio::fs::metadata(entry.path()).await
                 && target.is_file()
                 && let Ok(path) = path.parse()
+                && !is_path_file(&entry.path(), target.len()).await
             {
                 files.push(ListedFile { path, size: target.len() });
             }

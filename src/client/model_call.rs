@@ -162,7 +162,7 @@ impl Model {
             }
         };
         let context = CallContext {
-            source: source.to_string(),
+            source: self.options.name.clone().unwrap_or_else(|| source.to_string()),
             target,
             formats,
             options: self.options.clone(),

@@ -25,10 +25,11 @@ use crate::hub::{Endpoint, IdError, RepoId, Revision};
 /// | `https://huggingface.co/org/name?show_file_info=x.gguf` | a file in the viewer of the Hub |
 /// | `https://huggingface.co/org/name/discussions/5` | the pull request with that number, `refs/pr/5` |
 /// | `https://example.org/x.safetensors`, `…/x.safetensors.index.json` | a file on any server |
-/// | `./folder`, `/folder`, `x.safetensors`, `x.index.json`, `file://…` | a local file or folder |
+/// | `./folder`, `/folder`, `folder/`, `~/folder`, `x.safetensors`, `x.index.json`, `file://…` | a local file or folder |
 ///
-/// A slash after the name of a repository is ignored. `name` and `org/name` never refer to a local folder, so their meaning does not depend on the working directory.
-/// Use `./name` for a folder. The page of a file that contains no weights, such as a README, refers to its
+/// `name` and `org/name` never refer to a local folder, so their meaning does not depend on the working directory.
+/// Use `./name` or `name/` for a folder: a text that ends with a slash is never looked up on the Hub. `~` is the home
+/// folder. The page of a file that contains no weights, such as a README, refers to its
 /// repository. The scheme of `huggingface.co/…` and `hf.co/…` may be omitted.
 ///
 /// The `Display` output parses back to the same source, except that secrets in a URL are omitted.
@@ -99,7 +100,7 @@ impl Source {
         let Some((scheme, rest)) = text.split_once("://") else {
             return match text {
                 text if is_on_hub_host(text) => parse_url(&format!("https://{text}"), endpoint),
-                text if is_local(text) => Ok(Self::Local(text.into())),
+                text if is_local(text) => Ok(Self::Local(Self::local_path(text))),
                 text => parse_repo(text),
             };
         };
@@ -112,6 +113,25 @@ impl Source {
             "http" | "https" => parse_url(text, endpoint),
             _ => unsupported("the scheme is not `hf`, `https`, `http` or `file`"),
         }
+    }
+
+    /// Returns a local path, with the home folder in place of `~`, as in a shell.
+    pub fn local_path(text: &str) -> PathBuf {
+        let rest = text.strip_prefix('~');
+        let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with(['/', '\\']));
+        let Some((home, rest)) = std::env::home_dir().zip(rest) else { return text.into() };
+        match rest.trim_start_matches(['/', '\\']) {
+            "" => home,
+            rest => home.join(rest),
+        }
+    }
+
+    /// Returns the text from which this source was parsed, unless it may contain a password or a signature. Otherwise,
+    /// returns the `Display` output.
+    pub fn as_given(&self, text: &str) -> String {
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+        let is_url = scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case("hf"));
+        if is_url && text.contains(['?', '@']) { self.to_string() } else { text.trim().to_owned() }
     }
 
     /// Sets the revision of this repository.
@@ -203,12 +223,14 @@ fn is_on_hub_host(text: &str) -> bool {
     PUBLIC_HUB_HOSTS.iter().any(|known| host.eq_ignore_ascii_case(known))
 }
 
-/// Returns whether a text without a scheme is a local path, judging by its start or its file name.
+/// Returns whether a text without a scheme is a local path, judging by its start, its end or its file name. Shells
+/// complete the names of folders with a slash, which no name of a repository ends with.
 fn is_local(text: &str) -> bool {
     let starts = ["/", "./", "../", "~", ".\\", "..\\", "\\"];
     let is_on_a_drive = text.as_bytes().get(1) == Some(&b':');
     matches!(text, "." | "..")
         || is_on_a_drive
+        || text.ends_with(['/', '\\'])
         || starts.iter().any(|start| text.starts_with(start))
         || is_weights(text)
 }
@@ -218,10 +240,8 @@ fn parse_file(text: &str) -> Result<Source, SourceError> {
     path.map(Source::Local).ok_or(SourceError::Url { reason: "it is not the URL of a local file" })
 }
 
-/// Parses `org/name`, `org/name@revision` or `org/name:quantization`. The revision may contain slashes. A slash at the
-/// end is ignored.
+/// Parses `org/name`, `org/name@revision` or `org/name:quantization`. The revision may contain slashes.
 fn parse_repo(text: &str) -> Result<Source, SourceError> {
-    let text = text.trim_end_matches('/');
     let (text, path) = split_quantization(text);
     let (repo, revision) = match text.split_once('@') {
         Some((_, "")) => return Err(SourceError::NoRevision),

@@ -46,6 +46,12 @@ impl Call {
             }
             let sets = verification.missing_sets(&report, context.options.all_sets);
             self.verify_sets(&sets, layout, &mut report).await?;
+            for path in verification.lone_indexes() {
+                // The index is not loaded, so its errors are not reported.
+                if let Ok(read) = self.files.read_whole(&path, self.context.limits.index).await {
+                    verification.add_index(&path, &read.value);
+                }
+            }
             verification.finish(&mut report);
         }
         for finding in self.source_findings() {

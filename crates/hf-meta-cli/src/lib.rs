@@ -13,11 +13,14 @@ mod context;
 mod diff;
 mod error_report;
 mod exit;
+mod hints;
 mod inspect;
+mod junit;
 mod local_commands;
 mod memory;
 mod output;
 mod repos;
+mod sarif;
 #[cfg(feature = "server")]
 mod serve;
 mod signal;
@@ -34,6 +37,7 @@ use self::args::{Args, Command};
 use self::context::CommandContext;
 use self::error_report::print_command_error;
 use self::exit::{CommandResult, ExitStatus, failed_to};
+pub use self::hints::module_hint;
 use self::stderr::{ProgressLine, init_log};
 use self::terminal::apply_color;
 

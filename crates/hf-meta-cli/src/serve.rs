@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use hf_meta::results::text::parse_seconds;
-use hf_meta::{AddressPolicy, Client, DiskCache, RetryPolicy};
+use hf_meta::{AddressPolicy, Client, DiskCache, RetryPolicy, Source};
 use hf_meta_server::{RedisCache, Service, ServiceConfig};
 use tokio::net::TcpListener;
 
 use super::connection::ConnectionArgs;
 use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
 use super::output::Page;
-use super::repos::expand_home;
 use super::signal::signal;
 
 /// Serve badges and JSON counts over HTTP
@@ -68,7 +67,7 @@ fn cache_location(text: &str) -> Result<CacheLocation, &'static str> {
         Some(("redis" | "rediss", _)) => Ok(CacheLocation::Redis(text.to_owned())),
         Some(_) => Err("must be a folder, `off`, or a URL that begins with redis:// or rediss://"),
         None if text == "off" => Ok(CacheLocation::Off),
-        None => Ok(CacheLocation::Folder(expand_home(text).unwrap_or_else(|| text.into()))),
+        None => Ok(CacheLocation::Folder(Source::local_path(text))),
     }
 }
 

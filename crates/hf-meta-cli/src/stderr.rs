@@ -263,12 +263,10 @@ impl ReadProgress {
         name_and_text(&self.name, &text, max_width)
     }
 
-    /// Describes an interrupted list.
-    pub(crate) fn interrupted(&self, keeps_headers: bool) -> Option<String> {
+    /// Describes an interrupted list, and what is kept of the repositories that were read.
+    pub(crate) fn interrupted(&self, kept: &str) -> Option<String> {
         let ListCounts { done, total, .. } = *lock(&self.counts);
         let [read, repos] = [done, total].map(|number| thousands(number as u64));
-        let kept =
-            if keeps_headers { "a second run reads them from the cache" } else { "none are kept" };
         (total > 1).then(|| format!("interrupted after {read} of {repos} repositories; {kept}"))
     }
 }

@@ -41,6 +41,8 @@ export interface MemoryOptions {
   cacheDtype?: string;
   engine?: "stored" | "vllm" | "llama.cpp";
   maxNumBatchedTokens?: number | string;
+  /** The share of the memory that vLLM uses, 0.9 by default. */
+  gpuMemoryUtilization?: number | string;
   tp?: number;
 }
 

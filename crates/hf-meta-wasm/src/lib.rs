@@ -29,7 +29,6 @@ use hf_meta_format::{CountReport, Diff, RepoId, RepoPath, Revision, Tree, Weight
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
-use self::options::set_memory;
 use self::read::Call;
 pub use self::reader::{Failure, Part, Reader};
 
@@ -74,7 +73,7 @@ impl Inspection {
         let Memory { mut options, weight_bytes, layout, .. } =
             (**self.report.memory.as_ref()?).clone();
         for (name, value) in [("context", context), ("budget", budget)] {
-            value.map_or(Some(()), |value| set_memory(&mut options, name, &value))?;
+            value.map_or(Ok(()), |value| options.set(name, &value)).ok()?;
         }
         Some(json(&Memory::new(weight_bytes, layout, options)))
     }

@@ -4,6 +4,7 @@ pub(crate) mod adapter;
 pub mod diff;
 mod finding;
 mod json;
+mod loader;
 mod plan;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::adapter::Adapter;
 pub use self::finding::{Finding, Mismatch, MismatchKind, Severity, bounded};
+pub(crate) use self::loader::StatedLoader;
 pub use self::plan::{Plan, RangeRequest};
 pub use self::verified::{
     ConfigCheck, ParameterSources, VerifiedSet, VerifyReport, is_complete, is_valid,
