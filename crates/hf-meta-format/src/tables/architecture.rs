@@ -44,6 +44,7 @@ fn all_lines() -> Option<&'static Lines> {
     LINES.get_or_init(|| {
         lines(&[
             include_str!("architectures.txt"),
+            include_str!("classes.txt"),
             include_str!("vllm.txt"),
             include_str!("layouts.txt"),
             include_str!("gguf_layouts.txt"),

@@ -5,12 +5,17 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Mismatch, MismatchKind, check_adapter, check_model, check_recipe, recipe_file};
+use super::{
+    LoadedAs, Mismatch, MismatchKind, check_adapter, check_model, check_recipe, recipe_file,
+};
 use crate::count::Configs;
 use crate::count::config::QUANTIZE_CONFIG;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, TensorTableBuilder};
 use crate::report::{Adapter, Finding, Severity, Weights};
 use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
+
+/// The class that `config.json` states, from files that transformers finds.
+const LOADED: LoadedAs = LoadedAs { is_base: false, is_found: true };
 
 thread_local! {
     /// The number of shapes that were compared.
@@ -148,7 +153,7 @@ impl Checkpoint {
             found.extend(base.iter().flat_map(|(adapter, base)| adapter.check_base(base)));
             found
         } else {
-            let (mut found, _) = check_model(Some(config.as_bytes()), &headers);
+            let (mut found, _) = check_model(Some(config.as_bytes()), &headers, LOADED);
             found.extend(check_recipe(config.as_bytes(), &configs, &headers));
             found
         };
@@ -244,6 +249,39 @@ fn sound_checkpoints_have_no_mismatch() {
     assert_eq!(found, Vec::<String>::new());
     assert!(checkpoints > 200, "{checkpoints}");
     assert_eq!(llama().mismatches(), []);
+}
+
+/// Scales without a weight have no meaning to any loader, whatever the method is.
+#[test]
+fn a_packed_module_needs_its_weight() {
+    let (mut tried, mut silent) = (0, Vec::new());
+    for entry in fixtures().join("quantized").read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let checkpoint = Checkpoint::from_fixture(&path);
+        let mut modules = BTreeMap::<_, Vec<_>>::new();
+        for (name, (dtype, _)) in &checkpoint.tensors {
+            let (module, component) = crate::count::split_name(name);
+            modules.entry(module).or_default().push((name, component, dtype.as_str()));
+        }
+        let is_packed = |parts: &&Vec<(_, &'static crate::count::Component, &str)>| {
+            parts.iter().any(|(_, part, _)| part.is_part_of_weights())
+        };
+        let packed: Vec<_> = modules.values().filter(is_packed).collect();
+        let weight = |parts: &&Vec<(&String, &'static crate::count::Component, &str)>| {
+            parts.iter().find(|(_, part, _)| part.is_weights()).map(|(name, ..)| (*name).clone())
+        };
+        let weights: Vec<_> = packed.iter().filter_map(|parts| weight(&parts)).collect();
+        // Without another module of the kind, nothing shows that a weight is missing.
+        let [.., first, _] = &weights[..] else { continue };
+        let mut broken = checkpoint.clone();
+        broken.tensors.remove(first);
+        tried += 1;
+        if broken.mismatches().iter().all(|found| found.kind.rule().0 < Severity::Error) {
+            silent.push(format!("{}: {first}", path.file_stem().unwrap().display()));
+        }
+    }
+    assert_eq!(silent, Vec::<String>::new());
+    assert!(tried > 100, "{tried}");
 }
 
 /// Padded embeddings, spare keys and other legal differences.
@@ -559,7 +597,7 @@ fn models_inside_each_other_are_read_once() {
         let mut findings = Vec::new();
         crate::report::verify::weight_set::check_embeddings(json, &headers, &mut findings);
         assert_eq!(findings, [], "{key}");
-        assert_eq!(check_model(Some(json), &headers).0, [], "{key}");
+        assert_eq!(check_model(Some(json), &headers, LOADED).0, [], "{key}");
         assert_eq!(check_recipe(json, &configs, &headers), [], "{key}");
     }
 }

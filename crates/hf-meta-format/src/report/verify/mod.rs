@@ -1,6 +1,8 @@
 //! The report of a verification, and its checks, which need no I/O.
 
 mod gguf;
+#[cfg(test)]
+mod published;
 pub(super) mod weight_set;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,8 +210,10 @@ fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
         let (first, second) = (name(&set[0]), name(other));
         return Some(Finding::ShardTotalMismatch { first, second });
     }
-    // Some exporters number shards from 0.
+    // Some exporters number shards from 0, and the one of gpt-oss then takes the last number for the total.
     let first_number = u64::from(set.iter().all(|shard| shard.number > 0));
+    let has_last = first_number == 0 && set.iter().any(|shard| shard.number == total);
+    let total = if has_last { total.saturating_add(1) } else { total };
     let mut numbers = BTreeMap::new();
     for shard in set {
         if shard.number - first_number >= total {
