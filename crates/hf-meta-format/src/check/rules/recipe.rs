@@ -18,7 +18,7 @@ use crate::count::{
     container_bits, evaluate, split_name,
 };
 use crate::formats::{Headers, TensorInfo, all_tensors};
-use crate::report::Finding;
+use crate::results::Finding;
 use crate::tables::architecture::positive;
 
 /// Keys of recipes with the variant of the method.

@@ -11,7 +11,7 @@ use super::{
 use crate::count::Configs;
 use crate::count::config::QUANTIZE_CONFIG;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, TensorTableBuilder};
-use crate::report::{Adapter, Finding, Severity, Weights};
+use crate::results::{Adapter, Finding, Severity, Weights};
 use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
 
 /// The class that `config.json` states, from files that transformers finds.
@@ -595,7 +595,7 @@ fn models_inside_each_other_are_read_once() {
         let layout = crate::memory::CacheLayout::from_config_json(json).unwrap();
         assert_eq!((&*layout.architecture, layout.layers), ("llama", 32), "{key}");
         let mut findings = Vec::new();
-        crate::report::verify::weight_set::check_embeddings(json, &headers, &mut findings);
+        crate::check::embeddings::check_embeddings(json, &headers, &mut findings);
         assert_eq!(findings, [], "{key}");
         assert_eq!(check_model(Some(json), &headers, LOADED).0, [], "{key}");
         assert_eq!(check_recipe(json, &configs, &headers), [], "{key}");

@@ -1,91 +1,19 @@
 //! The checks of one weight set, after its headers have been read.
 
-use std::cmp::Reverse;
 use std::mem::take;
 
+use super::embeddings::check_embeddings;
 use super::gguf::{check_gguf, gguf_config};
-use super::{ParameterSources, VerifiedSet, VerifyReport, check_shard_numbers, is_valid};
-use crate::base::json_object::{parse, standard_json};
-use crate::base::model_config::ModelConfig;
-use crate::count::{Configs, Embedding, NamePatterns};
+use super::rules::{self, LoadedAs};
+use super::shard_numbers::check_shard_numbers;
+use crate::count::Configs;
 use crate::formats::gguf::Gguf;
-use crate::formats::safetensors::IndexError;
-use crate::formats::{Format, Formats, Headers, RepoPath, TensorInfo, all_tensors, clip};
-use crate::memory::{CacheError, CacheLayout, MemoryOptions};
-use crate::report::index_check::check_count;
-use crate::report::rules::{self, ConfigCheck, LoadedAs};
-use crate::report::{BuiltReport, CountReport, FetchStats, Finding, ReportBuilder, bounded};
-
-/// The name of the configuration file.
-const CONFIG: &str = "config.json";
-
-/// The usable part of a model's configuration: its `config.json`, and what other files add to it.
-#[derive(Clone, Debug, Default)]
-pub struct ConfigFile {
-    /// The bytes of `config.json`; `None` if it is missing or unreadable.
-    pub json: Option<Vec<u8>>,
-    /// The parsed files.
-    pub configs: Configs,
-    /// `true` if the file is at the root of the repository, and the weights are in a folder: it may describe others.
-    pub is_of_root: bool,
-    /// The reason a file is ignored; `None` if none is ignored.
-    pub finding: Option<Finding>,
-}
-
-impl ConfigFile {
-    /// Parses the bytes of `config.json`.
-    pub fn from_json(json: Vec<u8>) -> Self {
-        let parsed = Configs::from_config_json(&json);
-        let finding = parsed.as_ref().err().map(|error| {
-            let (file, reason) = (CONFIG.to_owned(), error.to_string());
-            Finding::InvalidConfig { file, reason }
-        });
-        let configs = parsed.unwrap_or_default();
-        Self { json: Some(json), configs, is_of_root: false, finding }
-    }
-
-    /// Creates a configuration that is ignored for a reason.
-    pub fn ignored(reason: impl Into<String>) -> Self {
-        let (file, reason) = (CONFIG.to_owned(), reason.into());
-        let finding = Finding::UnusableConfig { file, reason };
-        Self { finding: Some(finding), ..Self::default() }
-    }
-
-    /// Adds the other file that may describe the quantization, the experts or the adapter. An unusable one is a finding.
-    pub fn add_file(&mut self, name: &str, json: &[u8]) {
-        if let Err(error) = self.configs.add_file(name, json) {
-            let (file, reason) = (name.to_owned(), error.to_string());
-            self.finding.get_or_insert(Finding::UnusableConfig { file, reason });
-        }
-    }
-
-    /// Counts the headers of the weights at `path`. The caller adds what depends on how they were read. Also returns the
-    /// cache of the model, if it is known.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error under the conditions of [`BuiltReport::report`].
-    pub fn count(
-        self,
-        builder: ReportBuilder,
-        path: &RepoPath,
-        memory: Option<MemoryOptions>,
-    ) -> Result<CountedReport, IndexError> {
-        let filepaths = builder.filepaths(path);
-        let built = builder.finish(&self.configs);
-        let mut report = built.report(filepaths)?;
-        let cache = built.builder.cache.clone().unwrap_or_else(|| {
-            let json = self.json.as_deref().ok_or(CacheError::NoConfig)?;
-            CacheLayout::for_options(json, &memory.unwrap_or_default())
-        });
-        report.layout = cache.clone().ok().map(Box::new);
-        report.findings.extend(self.finding);
-        Ok((built, report, cache))
-    }
-}
-
-/// The counts of a weight set, and the cache of its model, if it is known.
-pub type CountedReport = (BuiltReport, CountReport, Result<CacheLayout, CacheError>);
+use crate::formats::{Format, Formats, Headers, RepoPath, all_tensors, clip};
+use crate::results::{
+    ConfigCheck, FetchStats, Finding, ParameterSources, VerifiedSet, VerifyReport, bounded,
+    is_valid,
+};
+use crate::steps::{BuiltReport, ConfigFile, ReportBuilder, check_count};
 
 /// A weight set whose headers have been read, as far as that was possible.
 #[derive(Debug)]
@@ -282,122 +210,4 @@ fn is_draft(headers: &Headers) -> bool {
             matches!(tensor.shape[..], [to, from] if to > 0 && from > to && from % to == 0);
         name == "fc.weight" && is_projection
     })
-}
-
-/// Compares `tie_word_embeddings` in `config.json` with the tensors of all files, and adds a finding about the output
-/// embedding. If a missing tensor is tied, the finding replaces the error about it.
-///
-/// A language model with tied embeddings uses its input embedding as the output embedding, too. Only the input embedding
-/// is saved, so the file contains fewer parameters than some tools report, which users often take for a defect.
-pub(crate) fn check_embeddings(config_json: &[u8], headers: &Headers, findings: &mut Vec<Finding>) {
-    let mut is_input = is_embedding(Embedding::Input);
-    // Vision models name their class tokens like embeddings. Of several candidates, the largest one is the input.
-    let inputs =
-        all_tensors(headers).filter(|(name, info)| info.shape.len() == 2 && is_input(name));
-    let input = inputs.max_by_key(|(name, info)| (info.elements(), Reverse(*name)));
-    let Some((input, TensorInfo { shape, .. })) = input else { return };
-    let json = standard_json(config_json);
-    let Ok(config) = parse::<ModelConfig<'_>>(&json) else { return };
-    let Some(is_tied) = config.is_tied() else { return };
-    let mut is_output = is_embedding(Embedding::Output);
-    let missing = findings.iter().position(
-        |finding| matches!(finding, Finding::MissingTensor { tensor, .. } if is_output(tensor)),
-    );
-    let stored = clip(input);
-    if let Some(at) = missing {
-        if is_tied && let Finding::MissingTensor { tensor, shard } = findings.remove(at) {
-            findings.push(Finding::DroppedTiedEmbedding { tensor, shard, stored });
-        }
-        return;
-    }
-    // The counter reports an output embedding that is stored although it is tied.
-    if all_tensors(headers).any(|(name, _)| is_output(name)) {
-        return;
-    }
-    // Another tensor with the same shape could be an output embedding with another name.
-    let mut others = all_tensors(headers).filter(|(name, _)| *name != input);
-    if is_tied {
-        findings.push(Finding::TiedEmbedding { stored });
-    } else if is_language_model(&config) && !others.any(|(_, other)| other.shape == shape) {
-        findings.push(Finding::MissingOutputEmbedding { stored });
-    }
-}
-
-fn is_language_model(config: &ModelConfig<'_>) -> bool {
-    let is_causal = |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
-    let architectures = config.outermost().get::<Vec<String>>("architectures");
-    architectures.iter().flatten().any(is_causal)
-}
-
-/// Returns a function that returns whether a name belongs to an embedding, quantized or not.
-fn is_embedding(kind: Embedding) -> impl FnMut(&str) -> bool {
-    let mut names = NamePatterns::default();
-    move |name| !name.ends_with("bias") && names.read(name).embedding() == Some(kind)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn findings(config: &str, tensors: &[&str], missing: &[&str]) -> Vec<Finding> {
-        let entry = |(at, name): (usize, &&str)| {
-            format!(r#""{name}":{{"dtype":"U8","shape":[1,1],"data_offsets":[{at},{}]}}"#, at + 1)
-        };
-        let entries: Vec<_> = tensors.iter().enumerate().map(entry).collect();
-        let json = format!("{{{}}}", entries.join(","));
-        let header = crate::formats::FileHeader::from(
-            crate::SafetensorsFileHeader::from_json(json.as_bytes()).unwrap(),
-        );
-        let headers = [("a.safetensors".parse().unwrap(), header)];
-        let mut found: Vec<_> = missing.iter().map(|tensor| missing_tensor(tensor)).collect();
-        check_embeddings(config.as_bytes(), &headers, &mut found);
-        found
-    }
-
-    fn missing_tensor(tensor: &str) -> Finding {
-        Finding::MissingTensor { tensor: tensor.to_owned(), shard: "a.safetensors".to_owned() }
-    }
-
-    const IN: &str = "model.embed_tokens.weight";
-    const OUT: &str = "lm_head.weight";
-    const TIED: &str = r#"{"tie_word_embeddings":true,"architectures":["LlamaForCausalLM"]}"#;
-    const UNTIED: &str = r#"{"tie_word_embeddings":false,"architectures":["LlamaForCausalLM"]}"#;
-
-    #[test]
-    fn a_tied_output_embedding_is_a_finding() {
-        let (tensor, stored) = (OUT.to_owned(), IN.to_owned());
-        let tied = [Finding::TiedEmbedding { stored: stored.clone() }];
-        assert_eq!(findings(TIED, &[IN, "lm_head.dense.weight"], &[]), tied);
-        let nested = r#"{"text_config":{"tie_word_embeddings":true}}"#;
-        assert_eq!(findings(nested, &[IN], &[]), tied);
-        for tensor in [OUT, "lm_head.qweight", "lm_head.trellis", "lm_head.W_q"] {
-            assert_eq!(findings(TIED, &[IN, tensor], &[]), [], "{tensor}");
-        }
-        let shard = "a.safetensors".to_owned();
-        let dropped = Finding::DroppedTiedEmbedding { tensor, shard, stored: stored.clone() };
-        assert_eq!(findings(TIED, &[IN], &["x", OUT]), [missing_tensor("x"), dropped]);
-        assert_eq!(findings(UNTIED, &[IN, "x.bias"], &[OUT]), [missing_tensor(OUT)]);
-    }
-
-    #[test]
-    fn an_untied_output_embedding_must_be_stored() {
-        for output in [OUT, "lm_head.qweight", "head.of.another.name"] {
-            assert_eq!(findings(UNTIED, &[IN, output], &[]), [], "{output}");
-        }
-        for config in ["{}", r#"{"tie_word_embeddings":false}"#] {
-            assert_eq!(findings(config, &[IN], &[]), [], "{config}");
-        }
-        let unclear = r#"{"tie_word_embeddings":true,"text_config":{"tie_word_embeddings":false}}"#;
-        assert_eq!(findings(unclear, &[IN], &[]), []);
-        assert_eq!(
-            findings(UNTIED, &[IN], &[]),
-            [Finding::MissingOutputEmbedding { stored: IN.to_owned() }]
-        );
-    }
-
-    #[test]
-    fn embeddings_inside_layers_are_not_the_input() {
-        let tied = findings(TIED, &["model.layers.9.embed_tokens.weight", IN], &[]);
-        assert_eq!(tied, [Finding::TiedEmbedding { stored: IN.to_owned() }]);
-    }
 }

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{ConfigFile, SetCheck};
+use super::SetCheck;
 use crate::count::name_pattern::NamePattern;
 use crate::count::split_name;
 use crate::formats::pytorch::{PickleSummary, TensorView};
 use crate::formats::{Dtype, FileHeader, RepoPath, TensorInfo, TensorTableBuilder, product};
-use crate::report::{Finding, ReportBuilder, Severity};
+use crate::results::{Finding, Severity};
+use crate::steps::{ConfigFile, ReportBuilder};
 
 /// Tensors with their dtypes and shapes.
 type Tensors = BTreeMap<String, (Dtype, Vec<u64>)>;
