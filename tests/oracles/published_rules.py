@@ -41,6 +41,15 @@ checkpoint("sentence-transformers/all-MiniLM-L6-v2", "bert BertModel", {"hidden_
 checkpoint("BAAI/bge-base-en-v1.5", "bert BertModel", encoder("base", vocab_size=30522, **BERT), files={"modules.json": []}, add=IDS)
 checkpoint("intfloat/e5-large-v2", "bert BertModel", encoder("large", vocab_size=30522, **BERT), files={"modules.json": []})
 
+# An adapter per task inside of each matrix, as `torch.nn.utils.parametrize` stores it.
+JINA = {f"roberta.encoder.layers.#.{module}.parametrizations.weight.{part}": ("BF16", shape) for module, rows, columns in [("mixer.Wqkv", 3072, 1024), ("mixer.out_proj", 1024, 1024), ("mlp.fc1", 4096, 1024), ("mlp.fc2", 1024, 4096)]
+        for part, shape in [("original", [rows, columns]), ("0.lora_A", [5, 4, columns]), ("0.lora_B", [5, rows, 4])]}
+JINA |= {f"roberta.encoder.layers.#.{module}.bias": ("BF16", [rows]) for module, rows in [("mixer.Wqkv", 3072), ("mixer.out_proj", 1024), ("mlp.fc1", 4096), ("mlp.fc2", 1024), ("norm1", 1024), ("norm2", 1024)]}
+JINA |= {f"roberta.encoder.layers.#.{module}.weight": ("BF16", [1024]) for module in ("norm1", "norm2")} | {f"roberta.emb_ln.{part}": ("BF16", [1024]) for part in ("weight", "bias")}
+JINA |= {"roberta.embeddings.token_type_embeddings.parametrizations.weight.original": ("BF16", [1, 1024]), "roberta.embeddings.word_embeddings.parametrizations.weight.original": ("BF16", [250002, 1024]), "roberta.pooler.dense.bias": ("BF16", [1024]),
+         "roberta.embeddings.word_embeddings.parametrizations.weight.0.lora_A": ("BF16", [5, 250002, 4]), "roberta.embeddings.word_embeddings.parametrizations.weight.0.lora_B": ("BF16", [5, 4, 1024]), "roberta.pooler.dense.parametrizations.weight.original": ("BF16", [1024, 1024])}
+checkpoint("jinaai/jina-embeddings-v3", "xlm-roberta XLMRobertaModel", encoder("large", vocab_size=250002, max_position_embeddings=8194, type_vocab_size=1), add=JINA, layers=24, drop=[r"^(?!roberta)"], files={"modules.json": []}, stated={"auto_map": {"AutoModel": "modeling_lora.XLMRobertaLoRA"}}, kinds=["adapters inside a model"])
+
 # RoBERTa and its relatives.
 ROBERTA = dict(max_position_embeddings=514, type_vocab_size=1)
 checkpoint("FacebookAI/roberta-base", "roberta RobertaForMaskedLM", encoder("base", vocab_size=50265, **ROBERTA))
@@ -53,7 +62,7 @@ checkpoint("FacebookAI/xlm-roberta-large", "xlm-roberta XLMRobertaForMaskedLM", 
 checkpoint("BAAI/bge-m3", "xlm-roberta XLMRobertaModel", encoder("large", vocab_size=250002, max_position_embeddings=8194, type_vocab_size=1), file="pytorch_model.bin", files={"modules.json": []})
 checkpoint("intfloat/multilingual-e5-large", "xlm-roberta XLMRobertaModel", encoder("large", vocab_size=250002, **ROBERTA), dtype="F16", files={"modules.json": []})
 checkpoint("almanach/camembert-base", "camembert CamembertForMaskedLM", encoder("base", vocab_size=32005, **ROBERTA))
-checkpoint("crlcamembert/causal", "camembert CamembertForCausalLM", encoder("base", vocab_size=32005, is_decoder=True, **ROBERTA), drop=[r"lm_head\.decoder\.bias"], kinds=["an option of the configuration"])
+checkpoint("example/camembert-causal", "camembert CamembertForCausalLM", encoder("base", vocab_size=32005, is_decoder=True, **ROBERTA), drop=[r"lm_head\.decoder\.bias"], kinds=["an option of the configuration"])
 checkpoint("sentence-transformers/all-mpnet-base-v2", "mpnet MPNetForMaskedLM", encoder("base", vocab_size=30527, max_position_embeddings=514, relative_attention_num_buckets=32), "MPNetModel", files={"modules.json": []}, add=IDS | {"embeddings.position_ids": ("I64", [1, 514])}, kinds=["base weights"])
 checkpoint("microsoft/mpnet-base", "mpnet MPNetForMaskedLM", encoder("base", vocab_size=30527, max_position_embeddings=514, relative_attention_num_buckets=32))
 checkpoint("distilbert/distilbert-base-uncased", "distilbert DistilBertForMaskedLM", {"dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072, "vocab_size": 30522, "max_position_embeddings": 512})

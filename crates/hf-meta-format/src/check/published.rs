@@ -64,7 +64,7 @@ impl Published {
             builder.push(name, &tensor);
         }
         let metadata = serde_json::from_value(self.head["metadata"].clone()).unwrap();
-        let header = FileHeader::new(builder.finish().unwrap(), 0..0).with_metadata(metadata);
+        let mut header = FileHeader::new(builder.finish().unwrap(), 0..0).with_metadata(metadata);
         let aliases = self.head["alias"].as_object().into_iter().flatten();
         let views = aliases.map(|(name, stored_in)| {
             let stored_in = stored_in.as_str().unwrap();
@@ -73,10 +73,10 @@ impl Published {
         });
         let views: Vec<_> = views.collect();
         let pickle = PickleSummary { imports: Vec::new(), views };
-        FileHeader {
-            pickle: Some(Box::new(pickle)).filter(|pickle| !pickle.views.is_empty()),
-            ..header
+        if !pickle.views.is_empty() {
+            header.pickle = Some(Box::new(pickle));
         }
+        header
     }
 
     /// Returns the errors and warnings about the tensors.
@@ -185,7 +185,7 @@ fn all() -> Vec<(String, Published)> {
 }
 
 /// The kinds of names, keys and classes that published checkpoints have and files of today's writers do not.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "legacy names",
     "a key that is missing",
     "no architectures",
@@ -195,6 +195,7 @@ const KINDS: [&str; 9] = [
     "a module with its own recipe",
     "an option of the configuration",
     "the class is not the one of `model_type`",
+    "adapters inside a model",
 ];
 
 #[test]

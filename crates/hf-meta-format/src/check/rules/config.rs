@@ -5,14 +5,14 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use super::model_class::{LoadedAs, ModelClass};
+use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
 use super::parts::check_parts;
 use super::siblings::{check_biases, check_lists, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::base::json_object::{JsonObject, parse, standard_json};
 use crate::base::model_config::ModelConfig;
-use crate::formats::{FileHeader, Headers, TensorInfo, clip};
+use crate::formats::{Headers, TensorInfo, clip};
 use crate::results::text::counted;
 use crate::results::{ConfigCheck, Finding};
 use crate::tables::architecture::{FormulaError, positive};
@@ -63,30 +63,8 @@ fn compare(
     let unknown = || format!("the architecture `{shown}` is not known");
     let layout = ModelLayout::new(&class.architecture, class.object.clone()).ok_or_else(unknown)?;
     let stored = StoredModules::new(&layout, headers);
-    let is_named = stored.are_named_as(&layout);
-    if let Some(custom) = &class.custom
-        && (!is_named || !stored.unknown.is_empty())
-    {
-        return Err(format!("the model has its own code ({custom})"));
-    }
     let is_mlx = is_by_mlx(headers);
-    let is_by_transformers =
-        loaded.is_found && class.is_stated && class.custom.is_none() && !is_mlx;
-    let others = || Err(format!("the names are not those of `{shown}`"));
-    let first = stored.unknown.first();
-    if !is_named && (!is_by_transformers || !layout.unknown.is_empty() || first.is_none()) {
-        return others();
-    }
-    if let (true, Some((first, _))) = (stored.is_other(&layout), first) {
-        found.add(MismatchKind::OtherNames, first, "model_type", &shown, "");
-        return others();
-    }
-    if let Some(kind) = stored.wrong_prefix(&layout, is_by_transformers) {
-        found.add_prefix(kind, &stored.prefix, "model_type", layout.prefix);
-        if kind == MismatchKind::OtherPrefix {
-            return others();
-        }
-    }
+    class.check_names(&layout, &stored, loaded, is_mlx, found)?;
     let has_head = class.has_head(&layout);
     let is_tied = config.is_tied();
     check_heads(config, found);
@@ -108,12 +86,6 @@ fn compare(
         check_biases(headers, |name| stored.is_weight(layout, name), found);
     }
     Ok(())
-}
-
-/// Returns whether the files were written by MLX, whose loaders have other names and shapes.
-fn is_by_mlx(headers: &Headers) -> bool {
-    let format = |header: &FileHeader| header.metadata().and_then(|all| all.get("format").cloned());
-    headers.iter().any(|(_, header)| format(header).as_deref() == Some("mlx"))
 }
 
 /// Finds numbers of heads that are 0, by which model classes divide.

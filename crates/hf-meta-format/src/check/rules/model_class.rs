@@ -1,8 +1,10 @@
 //! The model class that a loader builds from a configuration.
 
+use super::stored_modules::StoredModules;
+use super::{MismatchKind, Mismatches};
 use crate::base::json_object::JsonObject;
 use crate::base::model_config::{ModelConfig, NestedModel};
-use crate::formats::clip;
+use crate::formats::{FileHeader, Headers, clip};
 use crate::tables::architecture::text_of;
 use crate::tables::layout::ModelLayout;
 
@@ -67,6 +69,46 @@ impl<'a> ModelClass<'a> {
         self.architecture.split_once(':').map_or(&*self.architecture, |(_, name)| name)
     }
 
+    /// Compares the names of the stored tensors with those of the layout as a whole.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if modules cannot be compared. It is a mismatch only if transformers loads the files, because other
+    /// loaders have other names.
+    pub(super) fn check_names(
+        &self,
+        layout: &ModelLayout<'_>,
+        stored: &StoredModules<'_>,
+        loaded: LoadedAs,
+        is_mlx: bool,
+        found: &mut Mismatches,
+    ) -> Result<(), String> {
+        const KEY: &str = "model_type";
+
+        let shown = clip(self.shown());
+        let others = || Err(format!("the names are not those of `{shown}`"));
+        let (is_named, first) = (stored.are_named_as(layout), stored.unknown.first());
+        if let Some(custom) = &self.custom
+            && (!is_named || first.is_some())
+        {
+            return Err(format!("the model has its own code ({custom})"));
+        }
+        let is_by_transformers =
+            loaded.is_found && self.is_stated && self.custom.is_none() && !is_mlx;
+        if !is_named && (!is_by_transformers || !layout.unknown.is_empty() || first.is_none()) {
+            return others();
+        }
+        if let (true, Some((first, _))) = (stored.is_other(layout), first) {
+            found.add(MismatchKind::OtherNames, first, KEY, &shown, "");
+            return others();
+        }
+        let wrong_prefix = stored.wrong_prefix(layout, is_by_transformers);
+        if let Some(kind) = wrong_prefix {
+            found.add_prefix(kind, &stored.prefix, KEY, layout.prefix);
+        }
+        if wrong_prefix == Some(MismatchKind::OtherPrefix) { others() } else { Ok(()) }
+    }
+
     /// Returns whether the class has the head of a layout. Only models of transformers have several classes.
     pub(super) fn has_head(&self, layout: &ModelLayout<'_>) -> bool {
         self.ends_with(layout.head_class) || self.architecture.contains(':')
@@ -81,4 +123,10 @@ impl<'a> ModelClass<'a> {
 /// Returns whether the table has the layouts of two architectures.
 fn are_known(one: &str, other: &str) -> bool {
     [one, other].iter().all(|name| text_of("layout", name).is_some())
+}
+
+/// Returns whether the files were written by MLX, whose loaders have other names and shapes.
+pub(super) fn is_by_mlx(headers: &Headers) -> bool {
+    let format = |header: &FileHeader| header.metadata().and_then(|all| all.get("format").cloned());
+    headers.iter().any(|(_, header)| format(header).as_deref() == Some("mlx"))
 }

@@ -284,6 +284,78 @@ fn a_packed_module_needs_its_weight() {
     assert!(tried > 100, "{tried}");
 }
 
+/// Returns the mismatches of a model of an unknown architecture, whose layers have experts, without some tensors.
+fn without_expert_tensors(removed: &str) -> Vec<Mismatch> {
+    let mut tensors = BTreeMap::new();
+    for (layer, expert) in (0..5).flat_map(|layer| (0..6).map(move |expert| (layer, expert))) {
+        for part in ["w1", "w2", "w3"] {
+            let name = format!("h.{layer}.moe.experts.{expert}.{part}.weight");
+            tensors.insert(name, ("BF16".to_owned(), vec![32, 64]));
+        }
+    }
+    let before = tensors.len();
+    tensors.retain(|name, _| !name.starts_with(removed));
+    assert!(tensors.len() < before);
+    let config = json!({"model_type": "unknown"});
+    Checkpoint { config, tensors, metadata: None, base: None, is_adapter: false }.mismatches()
+}
+
+/// Layers have the same experts, and experts the same matrices, whatever the architecture is.
+#[test]
+fn each_layer_has_all_experts() {
+    let found = |removed| {
+        let found = without_expert_tensors(removed).into_iter();
+        found.map(|found| found.to_string()).collect::<Vec<_>>()
+    };
+    let missing = "expert 5 of `h.2.moe.experts` is missing, unlike in other layers";
+    assert_eq!(found("h.2.moe.experts.5."), [missing]);
+    for part in ["h.4.moe.experts.0.w2.weight", "h.1.moe.experts.3.w1.weight"] {
+        assert_eq!(found(part), [format!("`{part}` is missing")]);
+    }
+}
+
+/// A class that transformers does not have may have any modules, and a base model has no head.
+#[test]
+fn the_class_that_is_loaded_decides_what_is_required() {
+    let mut checkpoint = llama();
+    checkpoint.edit("-lm_head");
+    let config = |classes: &str| {
+        let mut config = checkpoint.config.clone();
+        config["architectures"] = serde_json::from_str(classes).unwrap();
+        config.to_string()
+    };
+    let is_base = LoadedAs { is_base: true, ..LOADED };
+    let cases = [
+        (r#"["LlamaForCausalLM"]"#, LOADED, 1),
+        (r#"["LlamaForCausalLM"]"#, is_base, 0),
+        (r#"["LlamaModel"]"#, LOADED, 0),
+        (r#"["OtherForCausalLM"]"#, LOADED, 0),
+        ("null", LOADED, 0),
+    ];
+    for (classes, loaded, expected) in cases {
+        let config = config(classes);
+        let (found, check) = check_model(Some(config.as_bytes()), &checkpoint.headers(), loaded);
+        assert_eq!((found.len(), check.compared), (expected, true), "{classes} {found:?}");
+    }
+}
+
+/// transformers loads no name that it does not expect. Another loader may.
+#[test]
+fn names_of_another_loader_are_not_compared() {
+    let mut checkpoint = llama();
+    let names = std::mem::take(&mut checkpoint.tensors).into_iter();
+    let rename = |name: String| name.replace("model.layers", "blocks").replace("model.", "m.");
+    checkpoint.tensors = names.map(|(name, tensor)| (rename(name), tensor)).collect();
+    let config = checkpoint.config.to_string();
+    let found = |loaded| {
+        let (found, check) = check_model(Some(config.as_bytes()), &checkpoint.headers(), loaded);
+        (found.len(), check.reason)
+    };
+    let reason = Some("the names are not those of `llama`".to_owned());
+    assert_eq!(found(LOADED), (1, reason.clone()));
+    assert_eq!(found(LoadedAs { is_found: false, ..LOADED }), (0, reason));
+}
+
 /// Padded embeddings, spare keys and other legal differences.
 /// Libraries leave such recipes in the configuration of plain weights, or quantize these while they load them.
 #[test]
