@@ -24,6 +24,7 @@ pub mod count;
 pub mod formats;
 mod ids;
 pub mod memory;
+mod repo_source;
 pub mod report;
 mod tables;
 
@@ -32,6 +33,7 @@ pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 pub use formats::weight_sets::{UnsupportedWeights, WeightSet};
 pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
+pub use repo_source::{PUBLIC_HUB_HOSTS, RepoSource, SourceError, is_local_path};
 pub use report::diff::Diff;
 pub use report::tree::Tree;
 pub use report::verify::VerifyReport;
