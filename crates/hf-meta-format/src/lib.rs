@@ -27,13 +27,9 @@ pub mod count;
 pub mod formats;
 mod ids;
 pub mod memory;
-<<<<<<< HEAD
 mod repo_source;
-pub mod report;
-=======
 pub mod results;
 pub mod steps;
->>>>>>> main
 mod tables;
 
 pub use count::ParameterCount;
@@ -41,17 +37,10 @@ pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 pub use formats::weight_sets::{UnsupportedWeights, WeightSet};
 pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
-<<<<<<< HEAD
 pub use repo_source::{PUBLIC_HUB_HOSTS, RepoSource, SourceError, is_local_path};
-pub use report::diff::Diff;
-pub use report::tree::Tree;
-pub use report::verify::VerifyReport;
-pub use report::{
-=======
 pub use results::diff::Diff;
 pub use results::tree::Tree;
 pub use results::{
->>>>>>> main
     CountReport, CountSummary, FetchStats, Plan, SafetensorsFile, SafetensorsParseFromRepo,
     SafetensorsShards, VerifyReport, WeightFiles, Weights,
 };
