@@ -26,7 +26,7 @@ pub use self::{
     source::Source,
 };
 pub(crate) use hf_meta_format::{
-    CommitSha, IdError, PUBLIC_HUB_HOSTS, RepoId, RepoSource, Revision, SourceError, is_local_path,
+    CommitSha, PUBLIC_HUB_HOSTS, RepoId, RepoSource, Revision, SourceError, is_local_path,
 };
 
 use std::collections::BTreeSet;

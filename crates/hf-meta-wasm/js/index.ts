@@ -208,7 +208,8 @@ export function inspectHeaders(
 
 /** The arguments of huggingface.js. */
 export interface ParseArguments extends RequestOptions {
-  repo: Repo;
+  /** A repository that can have weights; others, which huggingface.js also accepts, are an error. */
+  repo: Repo | { type: "bucket" | "kernel"; name: string };
   path?: string;
   revision?: string;
   credentials?: { accessToken?: string } | undefined;
@@ -226,7 +227,7 @@ export async function parseSafetensorsMetadata(params: ParseArguments): Promise<
   const { repo, credentials, computeParametersCount, library, ...options } = params;
   const accessToken = options.accessToken ?? credentials?.accessToken;
   // Half as many requests; their number is not part of the result.
-  const parsed = await inspect(repo, { ...options, ...(accessToken && { accessToken }), weights: "safetensors", plan: "prefetch" });
+  const parsed = await inspect(repo as Repo, { ...options, ...(accessToken && { accessToken }), weights: "safetensors", plan: "prefetch" });
   const { parameterCount, parameterTotal, ...rest } = parsed as CountReport;
   return { ...rest, ...(computeParametersCount && { parameterCount, parameterTotal }) } as unknown as SafetensorsParseFromRepo;
 }
