@@ -349,7 +349,7 @@ impl Error {
             Self::InvalidSource(_) => ErrorKind::InvalidSource,
             Self::InvalidSetting { .. } => ErrorKind::InvalidSettings,
             Self::InvalidOption { .. } => ErrorKind::InvalidOption,
-            Self::Refused { kind, .. } => *kind,
+            Self::Refused { kind, .. } | Self::StoreFailed { kind, .. } => *kind,
             Self::FileNotFound { .. } => ErrorKind::FileNotFound,
             // Other programs, and other kinds of pickles, use the extensions of checkpoints.
             Self::NoWeights { .. }
@@ -382,7 +382,6 @@ impl Error {
             },
             Self::DeadlineExceeded { .. } => ErrorKind::Timeout,
             Self::Io { .. } => ErrorKind::LocalIo,
-            Self::StoreFailed { kind, .. } => *kind,
         }
     }
 

@@ -172,7 +172,7 @@ impl Call {
         let unindexed = layout.filter(|_| reads.assembly.index().is_some());
         let unindexed =
             unindexed.map_or_else(Vec::new, |layout| layout.unindexed_shards(&reads.shards));
-        let builds_base = layout.is_some_and(|layout| layout.builds_base(&path));
+        let builds_base = layout.is_some_and(|layout| layout.builds_base(&reads.path));
         let is_whole = self.context.target.single_shard().is_none();
         let check = move || {
             let SetReads { path, assembly, shards, failures } = reads;

@@ -91,11 +91,11 @@ impl Args {
     }
 
     /// Parses the process arguments, including the program name. A request for help is an error, too.
-    pub(crate) fn from_arguments(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+    pub(crate) fn from_arguments(arguments: &[OsString]) -> Result<Self, clap::Error> {
         let mut command = Self::definition();
         let matches = command
-            .try_get_matches_from_mut(&arguments)
-            .map_err(|error| with_variable(error, &command, &arguments))?;
+            .try_get_matches_from_mut(arguments)
+            .map_err(|error| with_variable(error, &command, arguments))?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         check_order(&mut command, &matches)?;
         Ok(args)
@@ -237,7 +237,8 @@ mod tests {
     }
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
-        Args::from_arguments(line.split(' ').map(OsString::from).collect())
+        let line: Vec<_> = line.split(' ').map(OsString::from).collect();
+        Args::from_arguments(&line)
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     if let Some(answered) = local_commands::answer_shell(&arguments) {
         return answered.map_or(ExitStatus::LocalIo, |()| ExitStatus::Success) as u8;
     }
-    let args = Args::from_arguments(arguments).unwrap_or_else(|error| error.exit());
+    let args = Args::from_arguments(&arguments).unwrap_or_else(|error| error.exit());
     let status = run(&args).unwrap_or_else(|error| {
         if error.is_closed_pipe() {
             return ExitStatus::Success;

@@ -223,9 +223,10 @@ fn warn_unknown_variables() {
         let distance = |known: &&String| strsim::damerau_levenshtein(known, name);
         let similar =
             known.iter().min_by_key(distance).filter(|known| distance(known) <= MAX_TYPOS);
-        match similar {
-            Some(similar) => tracing::warn!(similar, "{name} is not a setting"),
-            None => tracing::warn!("{name} is not a setting"),
+        if let Some(similar) = similar {
+            tracing::warn!(similar, "{name} is not a setting");
+        } else {
+            tracing::warn!("{name} is not a setting");
         }
     }
 }

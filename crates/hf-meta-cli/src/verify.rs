@@ -113,7 +113,8 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
         repos = folders_of(&repos)?;
     }
     let (selection, is_json) = (&args.selection, args.json);
-    let sources = Sources { repos: &repos, selection, is_json, is_streamed: !(args.sarif || args.junit) };
+    let sources =
+        Sources { repos: &repos, selection, is_json, is_streamed: !(args.sarif || args.junit) };
     let all = args.all;
     let failure = if args.strict { Severity::Warning } else { Severity::Error };
     let least = if context.line.is_quiet { failure } else { Severity::Note };

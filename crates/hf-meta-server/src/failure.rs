@@ -18,12 +18,8 @@ pub(super) struct Failure {
     pub(super) code: &'static str,
     /// The message without its causes.
     pub(super) error: String,
-    /// The message with its causes, if it has any.
-    with_causes: Option<String>,
-    /// The HTTP status of the response of the Hub, if there was one.
-    upstream_status: Option<u16>,
-    /// The time in seconds until the Hub accepts requests again, if it states one.
-    retry_after: Option<u64>,
+    /// The details of an error of the library.
+    details: Option<Box<Details>>,
     /// The parameter count that the Hub reports for a gated repository. It is not verified.
     hub_reported: Option<Box<HubReportedCount>>,
     /// The first weight sets to choose from.
@@ -34,6 +30,17 @@ pub(super) struct Failure {
     short_reason: &'static str,
     status: StatusCode,
     lifetime: Lifetime,
+}
+
+/// The details of an error of the library.
+#[derive(Debug)]
+struct Details {
+    /// The message with its causes.
+    message: String,
+    /// The HTTP status of the response of the Hub, if there was one.
+    status: Option<u16>,
+    /// The time in seconds until the Hub accepts requests again, if it states one.
+    retry_after: Option<u64>,
 }
 
 /// The JSON of a failure, in the form of the command. Its schema is `Failure` in `openapi.json`.
@@ -92,9 +99,7 @@ impl Failure {
         Self {
             code,
             error: error.into(),
-            with_causes: None,
-            upstream_status: None,
-            retry_after: None,
+            details: None,
             hub_reported: None,
             sets: Vec::new(),
             help: "",
@@ -113,9 +118,11 @@ impl Failure {
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let (lifetime, help) = lifetime_and_help(error.kind());
         let failure = Self {
-            with_causes: Some(error.chain()),
-            upstream_status: error.status(),
-            retry_after: error.retry_after_secs(),
+            details: Some(Box::new(Details {
+                message: error.chain(),
+                status: error.status(),
+                retry_after: error.retry_after_secs(),
+            })),
             hub_reported: reported.map(Box::new),
             help,
             ..Self::new(error.code(), status, lifetime, short_reason(&error), message)
@@ -230,13 +237,14 @@ impl Failure {
             Lifetime::Malformed | Lifetime::Transient => CachePolicy::Short(Duration::from_secs(5)),
             _ => self.badge_policy(),
         };
+        let details = self.details.as_deref();
         let document = FailureDocument {
             source,
             error: ErrorDocument {
                 code: self.code,
-                message: self.with_causes.as_ref().unwrap_or(&self.error),
-                status: self.upstream_status,
-                retry_after: self.retry_after,
+                message: details.map_or(&self.error, |details| &details.message),
+                status: details.and_then(|details| details.status),
+                retry_after: details.and_then(|details| details.retry_after),
             },
             hub_reported: self.hub_reported.as_deref(),
             other_sets: &self.sets,

@@ -38,8 +38,9 @@ impl Collector for ProcessMetrics {
         if let Some(bytes) = resident_bytes() {
             gauge("process_resident_memory_bytes", "Resident memory size in bytes", bytes)?;
         }
-        if let Ok(files) = fs::read_dir("/proc/self/fd") {
-            gauge("process_open_fds", "Number of open file descriptors", files.count() as f64)?;
+        let files = fs::read_dir("/proc/self/fd").map(Iterator::count).map(u32::try_from);
+        if let Ok(Ok(files)) = files {
+            gauge("process_open_fds", "Number of open file descriptors", files.into())?;
         }
         if let Some(seconds) = cpu_seconds() {
             let (counter, help) = (ConstCounter::new(seconds), "Total CPU time in seconds");

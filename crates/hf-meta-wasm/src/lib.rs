@@ -131,6 +131,7 @@ struct ParsedSource {
 ///
 /// Returns an error if a part is invalid.
 #[wasm_bindgen(js_name = "parseSource")]
+#[expect(clippy::needless_pass_by_value, reason = "an optional text of JavaScript is owned")]
 pub fn parse_source(
     text: &str,
     is_page: bool,

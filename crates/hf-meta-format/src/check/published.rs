@@ -40,7 +40,9 @@ impl Published {
             let mut found = vec![String::new()];
             for part in names.split_inclusive('}') {
                 let (text, numbers) = part.split_once('{').unwrap_or((part, ""));
-                found.iter_mut().for_each(|name| name.push_str(text));
+                for name in &mut found {
+                    name.push_str(text);
+                }
                 if let Some(numbers) = numbers.strip_suffix('}') {
                     let numbers = expand(numbers);
                     let all = found.iter().flat_map(|name| {

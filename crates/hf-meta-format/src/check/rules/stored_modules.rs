@@ -113,7 +113,8 @@ impl<'h> StoredModules<'h> {
             let is_output = facts.embedding() == Some(Embedding::Output);
             // Not its bias, and not the parts of a `head` that pools.
             stored.has_output |= is_output && tensor.shape.len() == 2;
-            if name.ends_with(".bias") && !name.bytes().any(|byte| byte.is_ascii_digit()) {
+            let is_in_list = |module: &str| module.bytes().any(|byte| byte.is_ascii_digit());
+            if name.strip_suffix(".bias").is_some_and(|module| !is_in_list(module)) {
                 stored.biases_outside.insert(name);
             }
             stored.add(layout, name, tensor);

@@ -270,7 +270,7 @@ fn a_packed_module_needs_its_weight() {
         let weight = |parts: &&Vec<(&String, &'static crate::count::Component, &str)>| {
             parts.iter().find(|(_, part, _)| part.is_weights()).map(|(name, ..)| (*name).clone())
         };
-        let weights: Vec<_> = packed.iter().filter_map(|parts| weight(&parts)).collect();
+        let weights: Vec<_> = packed.iter().filter_map(weight).collect();
         // Without another module of the kind, nothing shows that a weight is missing.
         let [.., first, _] = &weights[..] else { continue };
         let mut broken = checkpoint.clone();
