@@ -132,10 +132,7 @@ pub use hf_meta_count::{
     SafetensorsParseFromRepo, SafetensorsShards, Tree, VerifyReport, WeightFiles, Weights, check,
     count, memory, results, steps,
 };
-pub use hf_meta_format::{
-    CommitSha, Dtype, IdError, RepoId, RepoKind, RepoPath, Revision, SafetensorsFileHeader,
-    SafetensorsIndexJson, TensorInfo, UnsupportedWeights, WeightSet, formats,
-};
+pub use hf_meta_format::{CommitSha, Dtype, IdError, RepoId, RepoKind, RepoPath, Revision, SafetensorsFileHeader, SafetensorsIndexJson, SourceError, TensorInfo, UnsupportedWeights, WeightSet, formats};
 
 pub use self::{
     backends::FileStore,
@@ -146,7 +143,7 @@ pub use self::{
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy},
-    hub::{Endpoint, EndpointError, HubReportedCount, Source, SourceError},
+    hub::{Endpoint, EndpointError, HubReportedCount, Source},
 };
 
 #[cfg(feature = "internal")]

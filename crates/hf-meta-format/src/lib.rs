@@ -27,8 +27,10 @@
 pub mod base;
 pub mod formats;
 mod ids;
+mod repo_source;
 
 pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 pub use formats::weight_sets::{UnsupportedWeights, WeightSet};
 pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
+pub use repo_source::{PUBLIC_HUB_HOSTS, RepoSource, SourceError, is_local_path};

@@ -366,7 +366,7 @@ impl LayoutEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::architecture::PACKED;
+    use crate::architectures::architecture::PACKED;
 
     fn layout(config: &str) -> ModelLayout<'_> {
         let object: JsonObject<'_> = serde_json::from_str(config).unwrap();

@@ -174,7 +174,7 @@ mod tests {
         let mut counter = Counter::new();
         for &(dtype, shape, bytes) in tensors {
             let (dtype, shape) = (dtype.into(), shape.to_vec());
-            counter.add("w", &TensorInfo { dtype, shape, data_offsets: (0, bytes) }).ok()?;
+            counter.add("w", &TensorInfo::new(dtype, shape, (0, bytes))).ok()?;
         }
         Some(counter.finish().ok()?.0)
     }

@@ -2,9 +2,7 @@
 
 use super::module::{Component, ComponentTensor, Module};
 use super::names::COMPONENTS;
-use hf_meta_format::formats::{
-    NameList, TensorInfo, push_layout, push_number, read_layout, read_number,
-};
+use hf_meta_format::formats::{ NameList, TensorInfo, push_layout, push_number, read_layout, read_number, };
 
 /// A compact list of tensors. The 208,550 tensors of Kimi-K2.5 take about 7 MB.
 ///
@@ -115,7 +113,7 @@ mod tests {
     use crate::count::names::split;
 
     fn tensor(dtype: &str, shape: &[u64], length: u64) -> TensorInfo {
-        TensorInfo { dtype: dtype.into(), shape: shape.to_vec(), data_offsets: (0, length) }
+        TensorInfo::new(dtype.into(), shape.to_vec(), (0, length))
     }
 
     fn tensors() -> Vec<(&'static str, TensorInfo)> {

@@ -8,17 +8,14 @@ use super::index_check::{self, IndexCheck, check_count};
 use super::pickle_findings::PickleFindings;
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
+use hf_meta_format::formats::safetensors::{ EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader, SafetensorsIndexJson, };
+use hf_meta_format::formats::weight_sets::shard_pattern;
+use hf_meta_format::formats::{Dtype, FileHeader, Format, ModelDescription, RepoPath};
 use crate::memory::{CacheError, CacheLayout, MemoryOptions};
 use crate::results::adapter::{self, Adapter};
-use crate::results::{
-    CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
-    SafetensorsShards, WeightFiles, Weights,
-};
+use crate::results::{ CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards, WeightFiles, Weights, };
 use hf_meta_format::base::sort::{Ordered, sort_by};
-use hf_meta_format::formats::safetensors::{
-    EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader,
-    SafetensorsIndexJson,
-};
+use hf_meta_format::formats::safetensors::{ EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader, SafetensorsIndexJson, };
 use hf_meta_format::formats::weight_sets::shard_pattern;
 use hf_meta_format::formats::{FileHeader, Format, ModelDescription, RepoPath};
 
@@ -57,6 +54,8 @@ pub struct ReportBuilder {
     pub(crate) file_bytes: u64,
     /// The total size of the tensors' data in bytes.
     tensor_bytes: u64,
+    /// The size of the truth values among the tensors' data in bytes.
+    bool_bytes: u64,
     /// The number of tensors.
     pub(crate) tensors: u64,
     /// The number of parameters declared by the index, or by a file without an index. The metadata of one shard does not
@@ -122,6 +121,12 @@ impl ReportBuilder {
         self.file_bytes = self.file_bytes.saturating_add(header.file_size());
         self.tensor_bytes = self.tensor_bytes.saturating_add(header.data_length());
         self.tensors += header.tensors().len() as u64;
+        if self.index().is_some_and(|index| index.total_size().is_some()) {
+            header.tensors().for_each(|_, tensor| {
+                let length = if tensor.dtype == Dtype::BOOL { tensor.byte_length() } else { 0 };
+                self.bool_bytes = self.bool_bytes.saturating_add(length);
+            });
+        }
         if let Some(model) = header.model.as_deref()
             && self.model.as_ref().is_none_or(|(first, _)| shard < *first)
         {
@@ -180,7 +185,7 @@ impl ReportBuilder {
     /// Returns the disagreements between the index and the headers added so far, errors first.
     pub(crate) fn index_findings(&self) -> Vec<Finding> {
         let check = self.index_check.as_ref();
-        check.map_or_else(Vec::new, |check| check.findings(self.tensor_bytes))
+        check.map_or_else(Vec::new, |check| check.findings(self.tensor_bytes, self.bool_bytes))
     }
 
     /// Returns the paths of all files, the index first. `path` is the path of the file or the index, or the path

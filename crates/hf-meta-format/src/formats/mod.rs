@@ -30,7 +30,7 @@ pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError, HeaderErrorKind};
 pub use format::{Format, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
 #[doc(hidden)]
-pub use header::all_tensors;
+pub use header::{all_tensors, loaded_tensors};
 pub use header::{FileHeader, Headers, ModelDescription};
 #[doc(hidden)]
 pub use path::NumberedName;

@@ -8,10 +8,7 @@ use super::{MismatchKind, Mismatches, sides_text};
 use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{DifferenceKind, container_bits, split_name};
-use crate::results::adapter::{
-    AdaptedModule, Adapter, AdapterConfig, AdapterModules, PEFT_PREFIX, configs, decimal, is_kohya,
-    metadata,
-};
+use crate::results::adapter::{ AdaptedModule, Adapter, AdapterConfig, AdapterModules, PEFT_PREFIX, configs, decimal, is_kohya, metadata, };
 use crate::results::diff::RenamedPrefix;
 use crate::results::{Finding, VerifyReport, Weights};
 use hf_meta_format::base::json_object::{JsonObject, number, read, standard_json};
@@ -173,7 +170,7 @@ fn check_prefix(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
     if let Some(name) = names.find(is_wrong) {
         let first = name.split_inclusive('.').next().unwrap_or_default();
         let prefix = if name.starts_with(&twice) { &twice } else { first };
-        found.add_prefix(prefix, "peft_type", PEFT_PREFIX);
+        found.add_prefix(MismatchKind::WrappedNames, prefix, "peft_type", PEFT_PREFIX);
     }
 }
 

@@ -339,7 +339,7 @@ mod tests {
     type Tensor<'a> = (&'a str, &'a [u64]);
 
     fn info(shape: &[u64]) -> TensorInfo {
-        TensorInfo { dtype: Dtype::BF16, shape: shape.to_vec(), data_offsets: (0, 0) }
+        TensorInfo::new(Dtype::BF16, shape.to_vec(), (0, 0))
     }
 
     fn mixture(

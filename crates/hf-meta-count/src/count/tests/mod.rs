@@ -8,9 +8,7 @@ mod packers;
 use super::methods::METHODS;
 use super::names::COMPONENTS;
 use super::*;
-use hf_meta_format::formats::{
-    Dtype, FileHeader, ModelDescription, TensorInfo, TensorTableBuilder,
-};
+use hf_meta_format::formats::{ Dtype, FileHeader, ModelDescription, TensorInfo, TensorTableBuilder, };
 
 type Tensor<'a> = (&'a str, Dtype, &'a [u64]);
 
@@ -20,7 +18,7 @@ fn counting(config: &str, tensors: &[Tensor<'_>]) -> Option<(ParameterCount, Cou
     counter.set_configs(config);
     for (name, dtype, shape) in tensors {
         let (dtype, shape) = (dtype.clone(), shape.to_vec());
-        counter.add(name, &TensorInfo { dtype, shape, data_offsets: (0, 0) }).ok()?;
+        counter.add(name, &TensorInfo::new(dtype, shape, (0, 0))).ok()?;
     }
     counter.finish().ok()
 }
@@ -261,10 +259,10 @@ fn scales_are_auxiliary_in_every_quantized_model() {
 fn an_overflow_while_unpacking_is_an_error() {
     let module = |columns: u64| {
         let qweight =
-            TensorInfo { dtype: Dtype::I32, shape: vec![1 << 10, columns], data_offsets: (0, 0) };
-        let order = TensorInfo { dtype: Dtype::I32, shape: vec![1 << 13], data_offsets: (0, 0) };
+            TensorInfo::new(Dtype::I32, vec![1 << 10, columns], (0, 0));
+        let order = TensorInfo::new(Dtype::I32, vec![1 << 13], (0, 0));
         let scales =
-            TensorInfo { dtype: Dtype::F16, shape: vec![1, columns], data_offsets: (0, 0) };
+            TensorInfo::new(Dtype::F16, vec![1, columns], (0, 0));
         let mut counter = Counter::new();
         for (part, tensor) in [("qweight", qweight), ("g_idx", order), ("scales", scales)] {
             counter.add(&format!("m.{part}"), &tensor).unwrap();
@@ -308,7 +306,7 @@ fn draft_layers_are_recognized_whenever_the_configuration_arrives() {
 }
 
 fn bf16(length: u64) -> TensorInfo {
-    TensorInfo { dtype: Dtype::BF16, shape: vec![length], data_offsets: (0, length) }
+    TensorInfo::new(Dtype::BF16, vec![length], (0, length))
 }
 
 #[test]
