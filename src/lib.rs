@@ -132,7 +132,10 @@ pub use hf_meta_count::{
     SafetensorsParseFromRepo, SafetensorsShards, Tree, VerifyReport, WeightFiles, Weights, check,
     count, memory, results, steps,
 };
-pub use hf_meta_format::{CommitSha, Dtype, IdError, RepoId, RepoKind, RepoPath, Revision, SafetensorsFileHeader, SafetensorsIndexJson, SourceError, TensorInfo, UnsupportedWeights, WeightSet, formats};
+pub use hf_meta_format::{
+    CommitSha, Dtype, IdError, RepoId, RepoKind, RepoPath, Revision, SafetensorsFileHeader,
+    SafetensorsIndexJson, SourceError, TensorInfo, UnsupportedWeights, WeightSet, formats,
+};
 
 pub use self::{
     backends::FileStore,

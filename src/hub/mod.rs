@@ -25,7 +25,9 @@ pub use self::{
     endpoint::{Endpoint, EndpointError},
     source::Source,
 };
-pub(crate) use hf_meta_format::{CommitSha, PUBLIC_HUB_HOSTS, RepoId, RepoSource, Revision, SourceError, is_local_path};
+pub(crate) use hf_meta_format::{
+    CommitSha, PUBLIC_HUB_HOSTS, RepoId, RepoSource, Revision, SourceError, is_local_path,
+};
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -11,7 +11,9 @@ use hf_meta_count::steps::ConfigFile;
 use hf_meta_count::steps::{ReportBuilder, Target};
 use hf_meta_format::RepoPath;
 use hf_meta_format::formats::safetensors::{IndexReader, SafetensorsIndexJson};
-use hf_meta_format::formats::{ FileHeader, Formats, HeaderError, HeaderErrorKind, Step, chain, clip, };
+use hf_meta_format::formats::{
+    FileHeader, Formats, HeaderError, HeaderErrorKind, Step, chain, clip,
+};
 
 use super::Inspection;
 use super::locate::Located;

@@ -10,10 +10,12 @@ use serde_json::Value;
 use super::SetCheck;
 use crate::count::name_pattern::NamePattern;
 use crate::count::split_name;
-use hf_meta_format::formats::pytorch::{PickleSummary, TensorView};
-use hf_meta_format::formats::{Dtype, FileHeader, RepoPath, TensorInfo, TensorTableBuilder, product};
 use crate::results::{Finding, Severity};
 use crate::steps::{ConfigFile, ReportBuilder};
+use hf_meta_format::formats::pytorch::{PickleSummary, TensorView};
+use hf_meta_format::formats::{
+    Dtype, FileHeader, RepoPath, TensorInfo, TensorTableBuilder, product,
+};
 
 /// Tensors with their dtypes and shapes.
 type Tensors = BTreeMap<String, (Dtype, Vec<u64>)>;

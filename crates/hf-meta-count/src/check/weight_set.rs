@@ -7,7 +7,10 @@ use super::gguf::{check_gguf, gguf_config};
 use super::rules::{self, LoadedAs};
 use super::shard_numbers::check_shard_numbers;
 use crate::count::Configs;
-use crate::results::{ ConfigCheck, FetchStats, Finding, ParameterSources, StatedLoader, VerifiedSet, VerifyReport, bounded, is_valid, };
+use crate::results::{
+    ConfigCheck, FetchStats, Finding, ParameterSources, StatedLoader, VerifiedSet, VerifyReport,
+    bounded, is_valid,
+};
 use crate::steps::{BuiltReport, ConfigFile, ReportBuilder, check_count};
 use hf_meta_format::formats::gguf::Gguf;
 use hf_meta_format::formats::{Format, Formats, Headers, RepoPath, all_tensors, clip};

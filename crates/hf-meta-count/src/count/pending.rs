@@ -2,7 +2,9 @@
 
 use super::module::{Component, ComponentTensor, Module};
 use super::names::COMPONENTS;
-use hf_meta_format::formats::{ NameList, TensorInfo, push_layout, push_number, read_layout, read_number, };
+use hf_meta_format::formats::{
+    NameList, TensorInfo, push_layout, push_number, read_layout, read_number,
+};
 
 /// A compact list of tensors. The 208,550 tensors of Kimi-K2.5 take about 7 MB.
 ///

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::{CacheDtype, CacheError, Engine, MemoryOptions, UnknownName, VllmLayers};
-use crate::architectures::architecture::{ Definitions, FormulaError, FormulaResult, KeyedTexts, ModelNames, UsedKeys, nested_text, };
+use crate::architectures::architecture::{
+    Definitions, FormulaError, FormulaResult, KeyedTexts, ModelNames, UsedKeys, nested_text,
+};
 use crate::base::model_config::{ModelConfig, NestedModel};
 use hf_meta_format::base::json_object::{JsonObject, parse, standard_json};
 use hf_meta_format::base::text::named_enum;

@@ -8,7 +8,9 @@ use hf_meta_format::serialize_as_objects;
 
 use super::diff::{ChangeKind, Diff};
 use super::{CountReport, Plan, VerifiedSet, VerifyReport, is_complete, is_valid};
-use crate::count::{ CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup, };
+use crate::count::{
+    CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
+};
 use crate::memory::{Memory, QuantizationFit, VLLM_VERSION, VllmPlan};
 
 serialize_as_objects! {

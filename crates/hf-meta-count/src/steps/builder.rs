@@ -8,15 +8,24 @@ use super::index_check::{self, IndexCheck, check_count};
 use super::pickle_findings::PickleFindings;
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
-use hf_meta_format::formats::safetensors::{ EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader, SafetensorsIndexJson, };
-use hf_meta_format::formats::weight_sets::shard_pattern;
-use hf_meta_format::formats::{Dtype, FileHeader, Format, ModelDescription, RepoPath};
 use crate::memory::{CacheError, CacheLayout, MemoryOptions};
 use crate::results::adapter::{self, Adapter};
-use crate::results::{ CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo, SafetensorsShards, WeightFiles, Weights, };
+use crate::results::{
+    CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
+    SafetensorsShards, WeightFiles, Weights,
+};
 use hf_meta_format::base::sort::{Ordered, sort_by};
-use hf_meta_format::formats::safetensors::{ EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader, SafetensorsIndexJson, };
+use hf_meta_format::formats::safetensors::{
+    EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader,
+    SafetensorsIndexJson,
+};
+use hf_meta_format::formats::safetensors::{
+    EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader,
+    SafetensorsIndexJson,
+};
 use hf_meta_format::formats::weight_sets::shard_pattern;
+use hf_meta_format::formats::weight_sets::shard_pattern;
+use hf_meta_format::formats::{Dtype, FileHeader, Format, ModelDescription, RepoPath};
 use hf_meta_format::formats::{FileHeader, Format, ModelDescription, RepoPath};
 
 /// A builder that counts a checkpoint from its headers, which may arrive in any order.

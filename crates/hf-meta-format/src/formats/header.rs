@@ -131,7 +131,8 @@ pub fn all_tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)
 }
 
 /// Returns the tensors of all files, and those of pickles whose elements other tensors contain.
-pub(crate) fn loaded_tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
+#[doc(hidden)]
+pub fn loaded_tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
     let aliases = headers.iter().filter_map(|(_, header)| header.pickle.as_ref());
     let aliases = aliases.flat_map(|pickle| pickle.aliases()).map(|view| {
         let tensor = TensorInfo::new(view.dtype.clone(), view.shape.clone(), (0, 0));

@@ -29,9 +29,9 @@ pub mod weight_sets;
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError, HeaderErrorKind};
 pub use format::{Format, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
+pub use header::{FileHeader, Headers, ModelDescription};
 #[doc(hidden)]
 pub use header::{all_tensors, loaded_tensors};
-pub use header::{FileHeader, Headers, ModelDescription};
 #[doc(hidden)]
 pub use path::NumberedName;
 pub use path::{PathError, RepoPath};

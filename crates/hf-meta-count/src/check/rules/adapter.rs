@@ -8,7 +8,10 @@ use super::{MismatchKind, Mismatches, sides_text};
 use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{DifferenceKind, container_bits, split_name};
-use crate::results::adapter::{ AdaptedModule, Adapter, AdapterConfig, AdapterModules, PEFT_PREFIX, configs, decimal, is_kohya, metadata, };
+use crate::results::adapter::{
+    AdaptedModule, Adapter, AdapterConfig, AdapterModules, PEFT_PREFIX, configs, decimal, is_kohya,
+    metadata,
+};
 use crate::results::diff::RenamedPrefix;
 use crate::results::{Finding, VerifyReport, Weights};
 use hf_meta_format::base::json_object::{JsonObject, number, read, standard_json};

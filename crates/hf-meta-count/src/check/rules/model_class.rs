@@ -2,11 +2,11 @@
 
 use super::stored_modules::StoredModules;
 use super::{MismatchKind, Mismatches};
-use hf_meta_format::base::json_object::JsonObject;
-use crate::base::model_config::{ModelConfig, NestedModel};
-use hf_meta_format::formats::{FileHeader, Headers, clip};
 use crate::architectures::architecture::text_of;
 use crate::architectures::layout::ModelLayout;
+use crate::base::model_config::{ModelConfig, NestedModel};
+use hf_meta_format::base::json_object::JsonObject;
+use hf_meta_format::formats::{FileHeader, Headers, clip};
 
 /// The way in which a loader reads a weight set.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MismatchKind, Mismatches};
-use hf_meta_format::base::sort::Ordered;
 use crate::count::name_pattern::NamePattern;
 use crate::count::{Component, NamePatterns};
+use hf_meta_format::base::sort::Ordered;
 use hf_meta_format::formats::{Headers, all_tensors};
 
 /// The number of modules with the same parts that is needed to see which one differs.

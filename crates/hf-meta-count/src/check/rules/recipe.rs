@@ -6,12 +6,17 @@ use serde_json::value::RawValue;
 
 use super::MismatchKind;
 use super::Mismatches;
-use crate::base::model_config::ModelConfig;
-use crate::count::config::{ KnownSides, MetadataShapes, ModuleEntries, Pattern, QUANTIZE_CONFIG, Schemes, };
-use crate::count::name_pattern::NamePattern;
-use crate::count::{ Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe, container_bits, evaluate, split_name, };
-use crate::results::Finding;
 use crate::architectures::architecture::positive;
+use crate::base::model_config::ModelConfig;
+use crate::count::config::{
+    KnownSides, MetadataShapes, ModuleEntries, Pattern, QUANTIZE_CONFIG, Schemes,
+};
+use crate::count::name_pattern::NamePattern;
+use crate::count::{
+    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
+    container_bits, evaluate, split_name,
+};
+use crate::results::Finding;
 
 /// Keys of recipes with the variant of the method.
 const FORMATS: [&str; 5] =

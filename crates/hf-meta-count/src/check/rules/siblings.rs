@@ -5,12 +5,12 @@ use std::ops::RangeInclusive;
 
 use super::{MismatchKind, Mismatches};
 use crate::architectures::architecture::positive;
+use crate::architectures::architecture::positive;
 use crate::base::model_config::ModelConfig;
-use hf_meta_format::base::sort::{Ordered, sort_by_key};
 use crate::count::NamePatterns;
 use crate::count::name_pattern::NamePattern;
+use hf_meta_format::base::sort::{Ordered, sort_by_key};
 use hf_meta_format::formats::{Headers, TensorInfo, loaded_tensors};
-use crate::architectures::architecture::positive;
 
 /// The number of layers that is needed to see which one differs.
 const MIN_LAYERS: usize = 4;

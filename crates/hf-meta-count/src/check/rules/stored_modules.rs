@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::MismatchKind;
-use hf_meta_format::base::sort::sort_by;
-use crate::count::{Embedding, NamePatterns, container_bits, split_name};
-use hf_meta_format::formats::{Headers, TensorInfo, loaded_tensors};
 use crate::architectures::layout::{LayoutEntry, ModelLayout, Place};
+use crate::count::{Embedding, NamePatterns, container_bits, split_name};
+use hf_meta_format::base::sort::sort_by;
+use hf_meta_format::formats::{Headers, TensorInfo, loaded_tensors};
 
 /// A tensor of a known module.
 pub(super) struct Found {

@@ -21,7 +21,9 @@ use super::invert::{Attempt, Ranges, StoredParts};
 use super::layout::{Flag, Method, Need, PackedLayout, Pad, Problem, only};
 use super::names::methods_of;
 use super::term::Side;
-use crate::count::UnresolvedReason::{ self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents, };
+use crate::count::UnresolvedReason::{
+    self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents,
+};
 use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, Module, divide};
 use crate::count::{Evidence, Packing};

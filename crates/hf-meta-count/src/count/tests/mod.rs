@@ -8,7 +8,9 @@ mod packers;
 use super::methods::METHODS;
 use super::names::COMPONENTS;
 use super::*;
-use hf_meta_format::formats::{ Dtype, FileHeader, ModelDescription, TensorInfo, TensorTableBuilder, };
+use hf_meta_format::formats::{
+    Dtype, FileHeader, ModelDescription, TensorInfo, TensorTableBuilder,
+};
 
 type Tensor<'a> = (&'a str, Dtype, &'a [u64]);
 
@@ -258,11 +260,9 @@ fn scales_are_auxiliary_in_every_quantized_model() {
 #[test]
 fn an_overflow_while_unpacking_is_an_error() {
     let module = |columns: u64| {
-        let qweight =
-            TensorInfo::new(Dtype::I32, vec![1 << 10, columns], (0, 0));
+        let qweight = TensorInfo::new(Dtype::I32, vec![1 << 10, columns], (0, 0));
         let order = TensorInfo::new(Dtype::I32, vec![1 << 13], (0, 0));
-        let scales =
-            TensorInfo::new(Dtype::F16, vec![1, columns], (0, 0));
+        let scales = TensorInfo::new(Dtype::F16, vec![1, columns], (0, 0));
         let mut counter = Counter::new();
         for (part, tensor) in [("qweight", qweight), ("g_idx", order), ("scales", scales)] {
             counter.add(&format!("m.{part}"), &tensor).unwrap();
