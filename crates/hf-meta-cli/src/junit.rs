@@ -27,7 +27,12 @@ struct Totals {
 
 impl JunitLog {
     /// Adds the findings of a report. Those of at least the severity `failure` are failures.
-    pub(crate) fn add_report(&mut self, source: &RepoArg, report: &VerifyReport, failure: Severity) {
+    pub(crate) fn add_report(
+        &mut self,
+        source: &RepoArg,
+        report: &VerifyReport,
+        failure: Severity,
+    ) {
         let (mut cases, mut totals) = (String::new(), Totals::default());
         for set in &report.sets {
             let (mut found, mut others) = (String::new(), String::new());
@@ -68,7 +73,11 @@ impl JunitLog {
 
     fn add_suite(&mut self, source: &RepoArg, cases: &str, totals: Totals) {
         let name = attribute(&source.display);
-        let _ = write!(self.suites, "<testsuite name=\"{name}\"{}>\n{cases}</testsuite>\n", totals.attributes());
+        let _ = write!(
+            self.suites,
+            "<testsuite name=\"{name}\"{}>\n{cases}</testsuite>\n",
+            totals.attributes()
+        );
         self.totals.tests += totals.tests;
         self.totals.failures += totals.failures;
         self.totals.errors += totals.errors;
