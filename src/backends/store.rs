@@ -74,7 +74,9 @@ pub trait FileStore: Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Return an error of the kind [`NotFound`](io::ErrorKind::NotFound) if the file does not exist. The call then
-    /// looks for other weights. All other errors end the call.
+    /// looks for other weights. All other errors end the call, and their kind decides the
+    /// [kind](crate::ErrorKind) of the error of the call: `TimedOut` is a timeout, `PermissionDenied` is forbidden, and
+    /// the errors of connections are errors of the network.
     fn read_range<'a>(
         &'a self,
         path: &'a RepoPath,
@@ -93,6 +95,34 @@ pub trait FileStore: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, io::Result<Option<Vec<ListedFile>>>> {
         ready(Ok(None)).boxed()
     }
+
+    /// Returns the name of the store in results and messages, such as `s3://bucket/models`. By default, it is the name that
+    /// was given to [`Client::model`](crate::Client::model).
+    fn name(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A store that several models share.
+impl<S: FileStore + ?Sized> FileStore for Arc<S> {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, io::Result<RangeBytes>> {
+        (**self).read_range(path, range)
+    }
+
+    fn list<'a>(
+        &'a self,
+        folder: Option<&'a RepoPath>,
+    ) -> BoxFuture<'a, io::Result<Option<Vec<ListedFile>>>> {
+        (**self).list(folder)
+    }
+
+    fn name(&self) -> Option<String> {
+        (**self).name()
+    }
 }
 
 /// The files of a [`FileStore`], as one call reads them.
@@ -107,6 +137,11 @@ pub(crate) struct StoreFolder {
 }
 
 impl StoreFolder {
+    /// Returns the error of a read. A store of the caller is usually a server, so its errors are not about this machine.
+    fn failure(&self, file: String, source: io::Error) -> Error {
+        if self.is_remote { Error::from_store(file, source) } else { Error::from_io(file, source) }
+    }
+
     fn count_request(&self) {
         if self.is_remote {
             self.meter.count_request(false);
@@ -120,7 +155,7 @@ impl FileSource for StoreFolder {
             self.count_request();
             let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             let read = self.store.read_range(path, range).await;
-            let mut read = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
+            let mut read = read.map_err(|error| self.failure(self.file_name(path), error))?;
             read.bytes.truncate(length);
             self.meter.count_bytes(read.bytes.len());
             Ok(Fetched::new(read, None))
@@ -132,7 +167,7 @@ impl FileSource for StoreFolder {
         async move {
             self.count_request();
             let listed = self.store.list(folder).await;
-            let listed = listed.map_err(|error| Error::from_io(self.name.clone(), error))?;
+            let listed = listed.map_err(|error| self.failure(self.name.clone(), error))?;
             Ok(listed.map(|files| FileListing { files, commit: None, is_complete: true }))
         }
         .boxed()

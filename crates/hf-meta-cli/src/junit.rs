@@ -53,7 +53,7 @@ impl JunitLog {
                 totals.failures += 1;
             }
             if !others.is_empty() {
-                found += &format!("<system-out>{}</system-out>\n", text(&others));
+                let _ = writeln!(found, "<system-out>{}</system-out>", text(&others));
             }
             cases += &case(source, set.path.as_str(), &found);
         }

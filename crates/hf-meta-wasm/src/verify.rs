@@ -78,6 +78,7 @@ impl Call {
         let is_whole = self.target.single_shard().is_none();
         let mut check =
             SetCheck::new(path.clone(), files, builder, &shards, &unindexed, failures, is_whole);
+        check.builds_base = layout.is_some_and(|layout| layout.builds_base(path));
         let mut config = ConfigFile::default();
         if check.needs_config || needs_config {
             config = self.read_config(path).await.unwrap_or_else(|failure| {

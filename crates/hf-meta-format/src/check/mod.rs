@@ -2,6 +2,8 @@
 
 mod embeddings;
 mod gguf;
+#[cfg(test)]
+mod published;
 mod repository;
 mod rules;
 mod shard_numbers;

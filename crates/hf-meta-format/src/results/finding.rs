@@ -508,10 +508,16 @@ mismatches! {
     Error RenamedModule "{module} is missing, and {found} has its shape: renamed?";
     /// A list of layers has a gap.
     Error MissingNumber "{found} of {module} is missing, although later ones are stored";
+    /// One layer lacks an expert that all other layers have.
+    Error MissingExpert "{found} of {module} is missing, unlike in other layers";
     /// A tensor of one layer has another shape than in all other layers.
     Error OddShape "the shape of {module} is {found}, but {expected} in the other layers";
     /// A language model has no tensor with as many rows as its vocabulary has tokens.
     Error MissingEmbedding "no tensor has the {expected} rows of an input embedding (`{key}`)";
+    /// No name is one of the architecture that the configuration states, so that transformers loads nothing.
+    Error OtherNames "the names, such as {module}, are not those of `{expected}` (`{key}`): transformers loads none of them";
+    /// All names have a prefix that transformers does not expect, so that it loads nothing.
+    Error OtherPrefix "names begin with {module}, but transformers expects {expected}, and loads none of them";
     /// A model class that assigns labels has no tensor with as many rows as there are labels.
     Error MissingHead "no tensor has the {expected} rows of the head of {module} (`{key}`)";
     /// A model class has a head, and all tensors are those of its base model.
@@ -522,6 +528,10 @@ mismatches! {
     Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
     /// A packed module lacks a part that the recipe implies.
     Error MissingPart "{module} is missing (`{key}`)";
+    /// Parts of a packed weight are stored without the weight itself.
+    Error MissingWeight "{module} is missing, although its `{found}` is stored";
+    /// A packed module lacks a part that the same module of all other layers has.
+    Error MissingSibling "{module} is missing, unlike in other layers";
     /// A module is packed that the recipe excludes.
     Error PackedIgnored "{module} is packed, but `{key}` excludes it";
     /// A numbered list has more layers or experts than the configuration.
@@ -532,8 +542,6 @@ mismatches! {
     Warning SparePart "{module} is stored, but `{key}` excludes it";
     /// All names have a prefix that loaders do not expect, such as that of a training program.
     Warning WrappedNames "names begin with {module}, but loaders expect {expected}";
-    /// No name is one of the architecture that the configuration states.
-    Warning OtherNames "the names, such as {module}, are not those of `{expected}` (`{key}`)";
     /// The configuration describes layers that draft tokens, but none are stored.
     Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
     /// The files have tensors that the architecture does not have. Loaders ignore them, except for `llama.cpp`.

@@ -254,6 +254,11 @@ impl CountReport {
         self.memory = Some(Box::new(memory));
     }
 
+    /// Returns the number of parameters of the model.
+    pub fn parameter_total(&self) -> u64 {
+        self.parameter_count.total()
+    }
+
     /// Returns whether the parameters of every module are known, as `parameterExact` in the JSON. If not, a finding
     /// gives the reason.
     pub fn is_exact(&self) -> bool {

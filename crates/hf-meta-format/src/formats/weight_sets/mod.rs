@@ -275,6 +275,13 @@ impl Layout {
         self.pipeline_of(set).filter(|path| path.file_name().as_str() == PIPELINE)
     }
 
+    /// Returns whether a loader builds the base model of a set, whatever class its configuration states:
+    /// sentence-transformers does, which `modules.json` describes (`Transformer` in `sentence_transformers/base` 6.2).
+    pub fn builds_base(&self, path: &RepoPath) -> bool {
+        let pipeline = self.find(path).and_then(|set| self.pipeline_of(set));
+        pipeline.is_some_and(|path| path.file_name().as_str() == MODULES)
+    }
+
     /// Returns the sets that a loader of the main set loads: the components of a diffusers pipeline, whose folders are
     /// `components`, the modules of a `sentence-transformers` model, or only the main set.
     pub fn loaded_with<'a>(
