@@ -6,9 +6,7 @@ use crate::results::{Finding, VerifiedSet, VerifyReport, bounded};
 use crate::steps::{Target, pipeline_components};
 use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
 use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
-use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
 use hf_meta_format::formats::{RepoPath, WeightsKind, clip};
-use hf_meta_format::formats::{RepoPath, clip};
 
 /// The maximum number of weight sets to verify in one call.
 const MAX_SETS: usize = 1_000;

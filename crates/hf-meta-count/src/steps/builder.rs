@@ -19,14 +19,8 @@ use hf_meta_format::formats::safetensors::{
     EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader,
     SafetensorsIndexJson,
 };
-use hf_meta_format::formats::safetensors::{
-    EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader,
-    SafetensorsIndexJson,
-};
-use hf_meta_format::formats::weight_sets::shard_pattern;
 use hf_meta_format::formats::weight_sets::shard_pattern;
 use hf_meta_format::formats::{Dtype, FileHeader, Format, ModelDescription, RepoPath};
-use hf_meta_format::formats::{FileHeader, Format, ModelDescription, RepoPath};
 
 /// A builder that counts a checkpoint from its headers, which may arrive in any order.
 ///

@@ -17,6 +17,9 @@ use crate::count::{
     container_bits, evaluate, split_name,
 };
 use crate::results::Finding;
+use hf_meta_format::base::json_object::{JsonObject, number, parse, read, standard_json, strings};
+use hf_meta_format::base::sort::{Ordered, sort_by_key};
+use hf_meta_format::formats::{Headers, TensorInfo, all_tensors};
 
 /// Keys of recipes with the variant of the method.
 const FORMATS: [&str; 5] =

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 
 use super::{MismatchKind, Mismatches};
 use crate::architectures::architecture::positive;
-use crate::architectures::architecture::positive;
 use crate::base::model_config::ModelConfig;
 use crate::count::NamePatterns;
 use crate::count::name_pattern::NamePattern;

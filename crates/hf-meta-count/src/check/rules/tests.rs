@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{
     LoadedAs, Mismatch, MismatchKind, check_adapter, check_model, check_recipe, recipe_file,
 };
+use crate::SafetensorsParseFromRepo;
 use crate::count::Configs;
 use crate::count::config::QUANTIZE_CONFIG;
 use crate::results::{Adapter, Finding, Severity, Weights};
