@@ -14,6 +14,7 @@ use crate::results::text::counted;
 use crate::results::{ConfigCheck, Finding};
 use crate::tables::architecture::{FormulaError, positive};
 use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
+use crate::tables::renames::Renames;
 
 /// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
 /// architecture is unknown.
@@ -49,7 +50,9 @@ fn compare(
     let has_code = object.raw("auto_map").is_some();
     let shown = clip(architecture.split_once(':').map_or(&*architecture, |(_, name)| name));
     let unknown = || format!("the architecture `{shown}` is not known");
-    let layout = ModelLayout::new(&architecture, object).ok_or_else(unknown)?;
+    let renames = Renames::new(classes.first().map(String::as_str), &architecture, &object);
+    let mut layout = ModelLayout::new(&architecture, object).ok_or_else(unknown)?;
+    layout.add_renames(renames);
     let stored = StoredModules::new(&layout, headers);
     let is_named = stored.are_named_as(&layout);
     if has_code && (!is_named || !stored.unknown.is_empty()) {
@@ -76,6 +79,7 @@ fn compare(
         layout,
         stored,
         has_drafts,
+        has_code,
         has_head,
         classes: &classes,
         is_tied,
@@ -109,6 +113,8 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     pub(super) layout: &'c ModelLayout<'a>,
     pub(super) stored: &'c StoredModules<'h>,
     has_drafts: bool,
+    /// True if the model class is one of the repository.
+    has_code: bool,
     /// True if the model class has a head.
     pub(super) has_head: bool,
     /// The names of the model classes.
@@ -133,8 +139,12 @@ impl ModelCheck<'_, '_, '_> {
         let model = &self.layout.scopes[scope];
         model.names.layer.set(layer.into());
         let value = match model.names.trace(formula) {
-            // Files with custom code may have other defaults.
-            Ok((_, keys)) if keys.keys().any(|key| model.names.is_default(key)) => None,
+            // Custom code may have other defaults.
+            Ok((_, keys))
+                if self.has_code && keys.keys().any(|key| model.names.is_default(key)) =>
+            {
+                None
+            }
             Ok((value, keys)) => {
                 let keys = keys.into_keys().map(|key| format!("{}{key}", model.path));
                 let keys = keys.collect::<Vec<_>>().join(", ");

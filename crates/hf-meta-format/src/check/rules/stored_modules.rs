@@ -22,34 +22,28 @@ pub(super) enum ModulePart {
     Packed,
 }
 
-/// Parts of names, with what the table has in their place.
-pub(super) const OTHER_NAMES: [(&str, &str); 7] = [
-    // transformers 4 stores vision towers with this segment, which version 5 removes.
-    ("vision_model.", ""),
-    // Training programs store the names that transformers has in memory: of LLaVA and its like, of Qwen2.5-VL, of DINOv2.
-    ("language_model.", "language_model.model."),
-    ("language_model.", "model."),
-    (".attention.q_proj", ".attention.attention.query"),
-    (".attention.k_proj", ".attention.attention.key"),
-    (".attention.v_proj", ".attention.attention.value"),
-    (".attention.o_proj", ".attention.output.dense"),
-];
-
 impl Found {
-    /// Finds the module of a tensor that is not a head, also by another name.
-    fn in_model(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
-        Self::new(layout, name, false).or_else(|| {
-            OTHER_NAMES.iter().find_map(|(other, known)| {
-                let (outer, inner) = name.split_once(other)?;
-                Self::new(layout, &format!("{outer}{known}{inner}"), false)
-            })
+    /// Finds the module of a tensor by its name without the prefix of the model.
+    fn new(layout: &ModelLayout<'_>, name: &str, is_head: bool) -> Option<Self> {
+        Self::by(name, |module| layout.find(module, is_head))
+    }
+
+    /// Finds the module of a tensor by the name that the loader makes of it. The loader adds the prefix of the base model to
+    /// names without it.
+    fn renamed(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
+        let found = Self::by(name, |module| layout.find_renamed(module));
+        let outer = || format!("{}{name}", layout.prefix);
+        let found = found.or_else(|| Self::by(&outer(), |module| layout.find_renamed(module)));
+        found.or_else(|| {
+            let inside = name.strip_prefix(layout.prefix).unwrap_or(name);
+            Self::new(layout, inside, false).or_else(|| Self::new(layout, name, true))
         })
     }
 
-    /// Finds the module of a tensor by its name without the prefix of the model.
-    fn new(layout: &ModelLayout<'_>, name: &str, is_head: bool) -> Option<Self> {
-        let find = |module, part| {
-            let (entry, place) = layout.find(module, is_head)?;
+    /// Finds the module of a tensor with a function that finds modules.
+    fn by(name: &str, find: impl Fn(&str) -> Option<(usize, Place)>) -> Option<Self> {
+        let find = |module: &str, part| {
+            let (entry, place) = find(module)?;
             Some(Self { entry, place, part })
         };
         let weight = find(name.strip_suffix(".weight").unwrap_or(name), ModulePart::Weight);
@@ -142,8 +136,10 @@ impl<'h> StoredModules<'h> {
     /// Finds the module of a tensor.
     fn find(&self, layout: &ModelLayout<'_>, name: &str) -> Option<Found> {
         let inside = name.strip_prefix(&self.prefix);
-        let found = inside.and_then(|name| Found::in_model(layout, name));
-        found.or_else(|| Found::new(layout, name.strip_prefix(&self.head_prefix)?, true))
+        let found = inside.and_then(|name| Found::new(layout, name, false));
+        let found =
+            found.or_else(|| Found::new(layout, name.strip_prefix(&self.head_prefix)?, true));
+        found.or_else(|| Found::renamed(layout, &layout.renames.apply(name)))
     }
 
     /// Returns whether a tensor is the weight of a module of the layout.
@@ -201,7 +197,7 @@ fn prefix<'h>(layout: &ModelLayout<'_>, names: impl Iterator<Item = &'h str>) ->
             if !layout.has_root(segment) || is_new && found.len() == MAX_PREFIXES {
                 continue;
             }
-            if let Some(Found { entry, .. }) = Found::in_model(layout, inside) {
+            if let Some(Found { entry, .. }) = Found::new(layout, inside, false) {
                 found.entry(prefix).or_default().insert(entry);
             }
         }
