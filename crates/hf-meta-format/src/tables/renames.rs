@@ -48,6 +48,10 @@ impl Renames {
     /// Returns the rules for a class, or else for an architecture, with the rules for its nested models.
     pub(crate) fn new(class: Option<&str>, architecture: &str, object: &JsonObject<'_>) -> Self {
         let mut renames = Self::default();
+        // Other loaders than transformers have no such rules.
+        if architecture.contains(':') {
+            return renames;
+        }
         let of_class = class.and_then(|class| text_of("loader", class));
         if let Some(text) = of_class.or_else(|| text_of("loader", architecture)) {
             renames.add(text, object, None, 0);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::recipe::mismatch;
+use super::stored_modules::OTHER_NAMES;
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::base::json_object::{JsonObject, number, read, standard_json};
 use crate::base::sort::Ordered;
@@ -347,20 +348,6 @@ fn base_modules(base: &Weights) -> BTreeMap<String, Option<Vec<u64>>> {
     });
     modules.collect()
 }
-
-/// Parts of names in memory, with what files have in their place. A base model is compared without its configuration, so
-/// the rules of its loader are not known.
-const OTHER_NAMES: [(&str, &str); 7] = [
-    // transformers 4 stores vision towers with this segment, which version 5 removes.
-    ("vision_model.", ""),
-    // Of LLaVA and its like, of Qwen2.5-VL, and of DINOv2.
-    ("language_model.", "language_model.model."),
-    ("language_model.", "model."),
-    (".attention.q_proj", ".attention.attention.query"),
-    (".attention.k_proj", ".attention.attention.key"),
-    (".attention.v_proj", ".attention.attention.value"),
-    (".attention.o_proj", ".attention.output.dense"),
-];
 
 /// Returns whether a module is stored under another name than the one that it has in memory.
 fn is_in_memory<T>(modules: &BTreeMap<String, T>, name: &str) -> bool {

@@ -22,7 +22,30 @@ pub(super) enum ModulePart {
     Packed,
 }
 
+/// Parts of names, with what the table has in their place.
+pub(super) const OTHER_NAMES: [(&str, &str); 7] = [
+    // transformers 4 stores vision towers with this segment, which version 5 removes.
+    ("vision_model.", ""),
+    // Training programs store the names that transformers has in memory: of LLaVA and its like, of Qwen2.5-VL, of DINOv2.
+    ("language_model.", "language_model.model."),
+    ("language_model.", "model."),
+    (".attention.q_proj", ".attention.attention.query"),
+    (".attention.k_proj", ".attention.attention.key"),
+    (".attention.v_proj", ".attention.attention.value"),
+    (".attention.o_proj", ".attention.output.dense"),
+];
+
 impl Found {
+    /// Finds the module of a tensor that is not a head, also by another name.
+    fn in_model(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
+        Self::new(layout, name, false).or_else(|| {
+            OTHER_NAMES.iter().find_map(|(other, known)| {
+                let (outer, inner) = name.split_once(other)?;
+                Self::new(layout, &format!("{outer}{known}{inner}"), false)
+            })
+        })
+    }
+
     /// Finds the module of a tensor by its name without the prefix of the model.
     fn new(layout: &ModelLayout<'_>, name: &str, is_head: bool) -> Option<Self> {
         Self::by(name, |module| layout.find(module, is_head))
@@ -136,7 +159,7 @@ impl<'h> StoredModules<'h> {
     /// Finds the module of a tensor.
     fn find(&self, layout: &ModelLayout<'_>, name: &str) -> Option<Found> {
         let inside = name.strip_prefix(&self.prefix);
-        let found = inside.and_then(|name| Found::new(layout, name, false));
+        let found = inside.and_then(|name| Found::in_model(layout, name));
         let found =
             found.or_else(|| Found::new(layout, name.strip_prefix(&self.head_prefix)?, true));
         found.or_else(|| Found::renamed(layout, &layout.renames.apply(name)))
@@ -197,7 +220,7 @@ fn prefix<'h>(layout: &ModelLayout<'_>, names: impl Iterator<Item = &'h str>) ->
             if !layout.has_root(segment) || is_new && found.len() == MAX_PREFIXES {
                 continue;
             }
-            if let Some(Found { entry, .. }) = Found::new(layout, inside, false) {
+            if let Some(Found { entry, .. }) = Found::in_model(layout, inside) {
                 found.entry(prefix).or_default().insert(entry);
             }
         }
