@@ -4,8 +4,8 @@
     tests/oracles/defaults.py LAYOUTS TABLE [MODEL_TYPE ...]
 
 For each key in the formulas of a layout (`LAYOUTS` is the text of `tables/layouts.txt`), the class is built without the key,
-and once with each other key changed. A key that follows another one has the formula that holds for all of them, a key that
-follows none has a constant, and one whose formula is not found is left out. No model is built.
+and once with each other key changed. A key that follows another one has the formula that holds for all of them, or the
+other name that the class has for it. Constants are left out: files may be of custom code, which has others. No model is built.
 """
 
 import collections
@@ -24,7 +24,7 @@ HEADER = """\
 # What the configuration classes of transformers {version} make of missing keys. Written by tests/oracles/defaults.py.
 #
 #   defaults NAMES               the keys of architectures
-#   KEY = FORMULA                the value of a key that is missing. `len(KEY)` is the length of a list
+#   KEY = FORMULA                the value of a key that is missing
 #
 # `tables/architecture.rs` explains formulas."""
 
@@ -61,18 +61,15 @@ def blocks(text):
 
 
 def keys_in(formula):
-    """Returns the keys of a formula, with `len(key)` for the length of a list."""
-    found = set(re.findall(r"len\([\w.]+\)", formula))
+    """Returns the keys of a formula that are numbers."""
+    found = set()
     for name in re.findall(r"[A-Za-z$_][\w$]*(?:\.[A-Za-z_]\w*)*", re.sub(r"len\([\w.]+\)", "", formula)):
         found |= set(NAMES.get(name, (name,))) if name not in FUNCTIONS and name != "_" else set()
     return {key for key in found if "." not in key and not key.startswith("$")}
 
 
 def value_of(config, key):
-    inner = re.fullmatch(r"len\((\w+)\)", key)
-    value = getattr(config, inner[1] if inner else key, None)
-    if inner:
-        return len(value) if isinstance(value, (list, tuple)) else None
+    value = getattr(config, key, None)
     if isinstance(value, bool):
         return int(value)
     return value if isinstance(value, int) and 0 <= value < 10**12 else None
@@ -109,23 +106,20 @@ def derive(kind, keys):
     alias = {name: key for key, name in (getattr(kind, "attribute_map", None) or {}).items()}
     for key in sorted(keys):
         usual = value_of(default, key)
-        name = re.sub(r"len\((\w+)\)", r"\1", key)
-        # Other names of keys need no value.
-        if not hasattr(default, name) or name in alias.values():
+                # Other names of keys need no value.
+        if not hasattr(default, key) or key in alias.values():
             continue
         follows = collections.defaultdict(list)
         for other, value, config in built:
-            if other not in (name, alias.get(name)) and value_of(config, key) != usual:
+            if other not in (key, alias.get(key)) and value_of(config, key) != usual:
                 follows[other].append((value, value_of(config, key)))
         formula = None
-        if not follows:
-            formula = None if usual is None else str(usual)
-        elif len(follows) <= 2:
+        if not follows and key in alias and alias[key] not in stated:
+            formula = alias[key]
+        elif 0 < len(follows) <= 2:
             formula = follow(default, built, key, usual, sorted(follows), stated)
         if formula is None:
             continue
-        if name == key and name in alias and alias[name] not in stated:
-            formula = f"{alias[name]}|{formula}"
         found[key] = formula
     return found
 
@@ -148,7 +142,7 @@ def follow(default, built, key, usual, others, stated):
     if any(not isinstance(stated[other], int) for other in others):
         lists = [other for other in others if isinstance(stated[other], (list, tuple))]
         is_length = len(others) == len(lists) == 1 and all(len(getattr(config, lists[0]) or ()) == value for config, value in cases)
-        return f"len({lists[0]})|{usual}" if is_length and usual is not None and key != f"len({lists[0]})" else None
+        return f"len({lists[0]})|{usual}" if is_length and usual is not None else None
     candidates = list(others)
     candidates += [f"{factor}*{other}" for other in others for factor in (2, 3, 4)] + [f"{other}/{factor}" for other in others for factor in (2, 4)] + [f"{other}==0" for other in others]
     candidates += [f"{one}{sign}{other}" for one, other in itertools.permutations(others, 2) for sign in "/*+-"]

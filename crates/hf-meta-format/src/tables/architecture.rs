@@ -152,7 +152,7 @@ type KeyTexts<'a> = Box<dyn Fn(&str) -> Option<&'a str> + 'a>;
 /// The values of names for one layer of a model.
 pub(crate) struct ModelNames<'a> {
     pub(crate) definitions: Definitions,
-    /// What the configuration class makes of missing keys.
+    /// The formulas of the configuration class for missing keys.
     pub(crate) of_class: Definitions,
     keys: KeyTexts<'a>,
     /// The values that were looked up, because a configuration may have many keys.
@@ -175,10 +175,10 @@ impl<'a> ModelNames<'a> {
         Self { definitions, of_class, keys: Box::new(keys), values, used, layer, given, depth }
     }
 
-    /// Returns whether a key is missing, so that its value is from a model class.
+    /// Returns whether a key is missing, so that its value is the default of a model class.
     pub(crate) fn is_default(&self, key: &str) -> bool {
         let default = self.definitions.get(key).is_some_and(|value| value.parse::<u64>().is_ok());
-        (default || self.of_class.get(key).is_some()) && (self.keys)(key).is_none()
+        default && (self.keys)(key).is_none()
     }
 
     /// Returns the JSON text of a key.
@@ -491,7 +491,6 @@ impl Evaluator<'_, '_> {
         let number = if function == "in" { self.choice()? } else { 0 };
         let text = self.take_until(|char| char == ')');
         match (function, &*self.names.value(key)) {
-            ("has", Value::Missing) => Ok(u64::from(self.names.of_class.get(key).is_some())),
             ("has", value) => Ok(u64::from(value.is_present())),
             ("in", Value::Numbers(list)) => Ok(u64::from(list.contains(&number))),
             ("count", Value::Texts(list)) => {
@@ -502,13 +501,6 @@ impl Evaluator<'_, '_> {
             ("len", Value::Object(entries)) => Ok(*entries),
             ("is", Value::Texts(list)) => Ok(u64::from(list.concat() == text)),
             ("starts", Value::Texts(list)) => Ok(u64::from(list.concat().starts_with(text))),
-            ("len", Value::Missing) => {
-                let of_class = self.names.of_class.get(&format!("len({key})"));
-                of_class.map_or(Err(FormulaError::MissingKey { key }), |formula| {
-                    self.names.used.borrow_mut().insert(key, 0);
-                    self.names.evaluate(formula)
-                })
-            }
             ("len", Value::Number(_)) => Err(FormulaError::MissingKey { key }),
             (_, value) if value.is_present() => Err(FormulaError::InvalidKey { key }),
             _ => Err(FormulaError::MissingKey { key }),

@@ -107,7 +107,7 @@ pub(crate) struct ModelLayout<'a> {
     nodes: Vec<Node>,
 }
 
-/// The root of the names that the loader makes of those of the layout.
+/// The root of the names of the layout after the loader has changed them.
 const RENAMED: usize = 2;
 
 impl<'a> ModelLayout<'a> {
@@ -142,7 +142,7 @@ impl<'a> ModelLayout<'a> {
         self.nodes[node].entry.get_or_insert(entry);
     }
 
-    /// Adds the rules of the loader for a class, and the names that they make of those of the layout.
+    /// Adds the rules of the loader for a class, and the names of the layout after these rules.
     pub(crate) fn add_renames(&mut self, renames: Renames) {
         /// The numbers in place of `#`, which no name contains, in the order of the lists.
         const NUMBERS: [&str; MAX_LISTS] = ["990001", "990002", "990003"];
@@ -173,7 +173,7 @@ impl<'a> ModelLayout<'a> {
         self.renames = renames;
     }
 
-    /// Finds the entry of a module by the name that the loader makes of it.
+    /// Finds the entry of a module whose name the loader has changed.
     pub(crate) fn find_renamed(&self, path: &str) -> Option<(usize, Place)> {
         self.walk(RENAMED, path, [0; MAX_LISTS], 0)
     }

@@ -17,20 +17,20 @@ use crate::base::json_object::JsonObject;
 pub(crate) struct Renames {
     rules: Vec<Rule>,
     /// The tensors that may be missing.
-    spare: Vec<Pattern>,
+    spare: Vec<NameMatcher>,
 }
 
 /// The names below a path: the prefix of the base model, and the path inside of it.
 #[derive(Clone, Debug)]
-struct Scope {
+struct RulePath {
     base: &'static str,
     path: String,
 }
 
 #[derive(Debug)]
 struct Rule {
-    scope: Option<Scope>,
-    pattern: Pattern,
+    scope: Option<RulePath>,
+    pattern: NameMatcher,
     replacement: &'static str,
     /// The expressions that must not match directly before the place, and after it.
     not_after: Vec<Regex>,
@@ -38,7 +38,7 @@ struct Rule {
 }
 
 #[derive(Debug)]
-enum Pattern {
+enum NameMatcher {
     /// A text, anywhere or at the start of a name. A letter or a digit at its end must end a word.
     Text(&'static str, bool),
     Regex(Regex),
@@ -67,7 +67,7 @@ impl Renames {
         &mut self,
         text: &'static str,
         object: &JsonObject<'_>,
-        outer: Option<&Scope>,
+        outer: Option<&RulePath>,
         depth: u32,
     ) {
         /// The depth of nested models, because a configuration could nest any number.
@@ -79,10 +79,10 @@ impl Renames {
                 let nested = object.get::<JsonObject<'_>>(key).unwrap_or_default();
                 let kind = nested.get::<String>("model_type").filter(|_| depth < MAX_DEPTH);
                 if let Some(text) = kind.and_then(|kind| text_of("loader", &kind)) {
-                    self.add(text, &nested, Some(&Scope::new(scope, outer)), depth + 1);
+                    self.add(text, &nested, Some(&RulePath::new(scope, outer)), depth + 1);
                 }
             } else if let Some(pattern) = line.strip_prefix("spare ") {
-                self.spare.extend(Pattern::new(pattern).filter(|_| outer.is_none()));
+                self.spare.extend(NameMatcher::new(pattern).filter(|_| outer.is_none()));
             } else {
                 self.rules.extend(Rule::new(line, outer));
             }
@@ -111,7 +111,7 @@ impl Renames {
     }
 }
 
-impl Scope {
+impl RulePath {
     fn new(text: &'static str, outer: Option<&Self>) -> Self {
         let (base, path) = text.split_once(':').unwrap_or(("", text));
         match outer {
@@ -139,10 +139,10 @@ impl Scope {
 }
 
 impl Rule {
-    fn new(line: &'static str, outer: Option<&Scope>) -> Option<Self> {
+    fn new(line: &'static str, outer: Option<&RulePath>) -> Option<Self> {
         let (pattern, rest) = line.split_once(" -> ")?;
         let (rest, scope) = match rest.split_once(" in ") {
-            Some((rest, scope)) => (rest, Some(Scope::new(scope, outer))),
+            Some((rest, scope)) => (rest, Some(RulePath::new(scope, outer))),
             None => (rest, outer.cloned()),
         };
         let mut words = rest.split(' ');
@@ -155,7 +155,13 @@ impl Rule {
                 not_before.push(regex(&format!("^(?:{text})"))?);
             }
         }
-        Some(Self { scope, pattern: Pattern::new(pattern)?, replacement, not_after, not_before })
+        Some(Self {
+            scope,
+            pattern: NameMatcher::new(pattern)?,
+            replacement,
+            not_after,
+            not_before,
+        })
     }
 
     /// Returns the new name; `None` if the rule does not match.
@@ -175,7 +181,7 @@ impl Rule {
     }
 }
 
-impl Pattern {
+impl NameMatcher {
     fn new(text: &'static str) -> Option<Self> {
         if let Some(text) = text.strip_prefix('/').and_then(|text| text.strip_suffix('/')) {
             return regex(text).map(Self::Regex);
@@ -247,7 +253,7 @@ mod tests {
         for (names, text) in lines.map(|line| line.split_once(' ').unwrap()) {
             for line in text.split('\t') {
                 if let Some(pattern) = line.strip_prefix("spare ") {
-                    assert!(Pattern::new(pattern).is_some(), "{names}: {line}");
+                    assert!(NameMatcher::new(pattern).is_some(), "{names}: {line}");
                 } else if !line.starts_with("nested ") {
                     assert!(Rule::new(line, None).is_some(), "{names}: {line}");
                     rules += 1;

@@ -79,7 +79,6 @@ fn compare(
         layout,
         stored,
         has_drafts,
-        has_code,
         has_head,
         classes: &classes,
         is_tied,
@@ -113,8 +112,6 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     pub(super) layout: &'c ModelLayout<'a>,
     pub(super) stored: &'c StoredModules<'h>,
     has_drafts: bool,
-    /// True if the model class is one of the repository.
-    has_code: bool,
     /// True if the model class has a head.
     pub(super) has_head: bool,
     /// The names of the model classes.
@@ -139,12 +136,8 @@ impl ModelCheck<'_, '_, '_> {
         let model = &self.layout.scopes[scope];
         model.names.layer.set(layer.into());
         let value = match model.names.trace(formula) {
-            // Custom code may have other defaults.
-            Ok((_, keys))
-                if self.has_code && keys.keys().any(|key| model.names.is_default(key)) =>
-            {
-                None
-            }
+            // Files with custom code may have other defaults.
+            Ok((_, keys)) if keys.keys().any(|key| model.names.is_default(key)) => None,
             Ok((value, keys)) => {
                 let keys = keys.into_keys().map(|key| format!("{}{key}", model.path));
                 let keys = keys.collect::<Vec<_>>().join(", ");

@@ -51,7 +51,7 @@ impl Found {
         Self::by(name, |module| layout.find(module, is_head))
     }
 
-    /// Finds the module of a tensor by the name that the loader makes of it. The loader adds the prefix of the base model to
+    /// Finds the module of a tensor whose name the loader has changed. The loader adds the prefix of the base model to
     /// names without it.
     fn renamed(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
         let found = Self::by(name, |module| layout.find_renamed(module));
