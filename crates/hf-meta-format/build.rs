@@ -11,7 +11,7 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The tables of lines, which are copied without their comments.
-const LINES: [&str; 2] = ["architectures", "vllm"];
+const LINES: [&str; 3] = ["architectures", "classes", "vllm"];
 /// The tables of blocks with a name and lines, of which each becomes a line with tabs.
 const RULES: [&str; 2] = ["renames", "defaults"];
 /// The tables of modules. Their header explains the words.

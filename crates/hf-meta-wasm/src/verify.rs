@@ -4,6 +4,7 @@ use hf_meta_format::VerifyReport;
 use hf_meta_format::check::SetCheck;
 use hf_meta_format::check::Verification;
 use hf_meta_format::count::Configs;
+use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
 use hf_meta_format::formats::weight_sets::Layout;
 use hf_meta_format::results::bounded;
 use hf_meta_format::steps::ConfigFile;
@@ -46,6 +47,13 @@ impl Call {
                     VerifyReport::unreadable(set, finding(&set.path, failure.into()))
                 }));
             }
+            for path in verification.lone_indexes() {
+                let limit = SafetensorsIndexJson::DEFAULT_LIMIT;
+                // The index is not loaded, so its errors are not reported.
+                if let Ok(part) = self.reader.load(path.as_str(), limit).await {
+                    verification.add_index(&path, &part.bytes());
+                }
+            }
             verification.finish(&mut report);
         }
         self.findings().for_each(|finding| report.push(finding));
@@ -70,6 +78,7 @@ impl Call {
         let is_whole = self.target.single_shard().is_none();
         let mut check =
             SetCheck::new(path.clone(), files, builder, &shards, &unindexed, failures, is_whole);
+        check.builds_base = layout.is_some_and(|layout| layout.builds_base(path));
         let mut config = ConfigFile::default();
         if check.needs_config || needs_config {
             config = self.read_config(path).await.unwrap_or_else(|failure| {

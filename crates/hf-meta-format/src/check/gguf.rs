@@ -117,7 +117,20 @@ impl<'a> GgufModel<'a> {
         let keys = required.map(|key| format!("{architecture}.{key}"));
         let missing = keys.filter(|key| self.key(key).is_none());
         findings.extend(missing.map(|key| self.missing_key(&key)));
+        self.check_heads(architecture, findings);
         self.check_vocabulary(findings);
+    }
+
+    /// Checks the number of heads. Without the key, llama.cpp reads 0, and all models with queries have another shape
+    /// (`llama_model::load_hparams`).
+    fn check_heads(&self, architecture: &str, findings: &mut Vec<Finding>) {
+        let key = format!("{architecture}.attention.head_count");
+        let is_query =
+            |name: &str| name.ends_with(".attn_q.weight") || name.ends_with(".attn_qkv.weight");
+        let mut names = all_tensors(self.headers).map(|(name, _)| name);
+        if self.key(&key).is_none() && names.any(is_query) {
+            findings.push(self.missing_key(&key));
+        }
     }
 
     /// Checks the tokenizer, whose lists have one entry per token.

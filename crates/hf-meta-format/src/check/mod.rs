@@ -2,10 +2,12 @@
 
 mod embeddings;
 mod gguf;
+#[cfg(test)]
+mod published;
 mod repository;
 mod rules;
 mod shard_numbers;
 mod weight_set;
 
-pub use self::repository::Verification;
+pub use self::repository::{Verification, last_checkpoint};
 pub use self::weight_set::SetCheck;

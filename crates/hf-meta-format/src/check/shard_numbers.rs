@@ -37,8 +37,10 @@ fn check_set(set: &[NumberedShard<'_>]) -> Option<Finding> {
         let (first, second) = (name(&set[0]), name(other));
         return Some(Finding::ShardTotalMismatch { first, second });
     }
-    // Some exporters number shards from 0.
+    // Some exporters number shards from 0, and the one of gpt-oss then takes the last number for the total.
     let first_number = u64::from(set.iter().all(|shard| shard.number > 0));
+    let has_last = first_number == 0 && set.iter().any(|shard| shard.number == total);
+    let total = total.saturating_add(u64::from(has_last && set.len() as u64 > total));
     let mut numbers = BTreeMap::new();
     for shard in set {
         if shard.number - first_number >= total {
@@ -71,12 +73,13 @@ mod tests {
 
     #[test]
     fn a_complete_numbering_has_no_findings() {
-        let sets: [&[&str]; 5] = [
+        let sets: [&[&str]; 6] = [
             &["a.safetensors", "b-of-2.safetensors", "c-1-of-.safetensors"],
             &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
             // DeepSeek-R1 pads the two numbers to different lengths.
             &["model-00001-of-000001.safetensors"],
             &["model_00000-of-00002.safetensors", "model_00001-of-00002.safetensors"],
+            &["m-0-of-2.safetensors", "m-1-of-2.safetensors", "m-2-of-2.safetensors"],
             &["m-1-of-1.fp16.safetensors", "m-1-of-1.safetensors", "x/m-1-of-1.safetensors"],
         ];
         for shards in sets {

@@ -4,14 +4,14 @@ use std::mem::take;
 
 use super::embeddings::check_embeddings;
 use super::gguf::{check_gguf, gguf_config};
-use super::rules;
+use super::rules::{self, LoadedAs};
 use super::shard_numbers::check_shard_numbers;
 use crate::count::Configs;
 use crate::formats::gguf::Gguf;
 use crate::formats::{Format, Formats, Headers, RepoPath, all_tensors, clip};
 use crate::results::{
-    ConfigCheck, FetchStats, Finding, ParameterSources, VerifiedSet, VerifyReport, bounded,
-    is_valid,
+    ConfigCheck, FetchStats, Finding, ParameterSources, StatedLoader, VerifiedSet, VerifyReport,
+    bounded, is_valid,
 };
 use crate::steps::{BuiltReport, ConfigFile, ReportBuilder, check_count};
 
@@ -22,6 +22,9 @@ pub struct SetCheck {
     pub set: VerifiedSet,
     /// `true` if the configuration describes the tensors.
     pub needs_config: bool,
+    /// `true` if the loader builds the base model of the configured class. See
+    /// [`Layout::builds_base`](crate::formats::weight_sets::Layout::builds_base).
+    pub builds_base: bool,
     is_complete: bool,
     assembly: ReportBuilder,
 }
@@ -49,7 +52,7 @@ impl SetCheck {
         set.findings.extend(check_shard_numbers(shards));
         let unindexed = unindexed.iter().map(|shard| clip(shard.as_str()));
         set.findings.extend(bounded(unindexed.map(|shard| Finding::UnindexedShard { shard })));
-        Self { set, needs_config, is_complete, assembly }
+        Self { set, needs_config, builds_base: false, is_complete, assembly }
     }
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
@@ -89,6 +92,11 @@ impl SetCheck {
             let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
             self.set.findings.extend(found);
         }
+        let json = config.json.as_deref().filter(|_| !config.is_of_root);
+        let adapter_json = config.configs.adapter().filter(|_| adapter.is_some());
+        if adapter.is_none() || adapter_json.is_some() {
+            self.set.loader = StatedLoader::of(json, adapter_json);
+        }
         self.set.config_check = if is_draft {
             ConfigCheck::skipped("the model drafts tokens for another model")
         } else {
@@ -122,7 +130,9 @@ impl SetCheck {
         let Ok((count, breakdown)) = &built.counted else {
             return self.set.findings.insert(0, Finding::CountOverflow);
         };
-        self.set.findings.extend(check_count(count, breakdown, declared));
+        let mut found = check_count(count, breakdown, declared);
+        found.retain(|finding| !self.counts_tied(finding, &built.builder.headers));
+        self.set.findings.extend(found);
         if !self.is_countable() {
             return;
         }
@@ -134,6 +144,19 @@ impl SetCheck {
         let wrong = wrong.map(|reported| Finding::HubCountMismatch { reported, found });
         let failed = hub.err().map(|reason| Finding::HubCountUnavailable { reason });
         self.set.findings.extend(wrong.or(failed));
+    }
+
+    /// Returns whether a finding is about a declared total with both of two tied embeddings, of which one is stored.
+    fn counts_tied(&self, finding: &Finding, headers: &Headers) -> bool {
+        let Finding::TotalParametersMismatch { declared, found } = finding else { return false };
+        let stored = self.set.findings.iter().find_map(|finding| match finding {
+            Finding::TiedEmbedding { stored } => Some(stored),
+            _ => None,
+        });
+        let mut tensors = all_tensors(headers);
+        let tied = stored.and_then(|stored| tensors.find(|(name, _)| name == stored));
+        let both = tied.and_then(|(_, tensor)| found.checked_add(tensor.elements()?));
+        both.is_some_and(|both| both.abs_diff(*declared) <= both / 100)
     }
 
     fn compare_with_config(
@@ -154,7 +177,7 @@ impl SetCheck {
                 (true, _) => ConfigCheck::skipped("there is none next to the weights"),
             };
         }
-        let (found, check) = rules::check_model(json, headers);
+        let (found, check) = rules::check_model(json, headers, self.loaded());
         // The error about a missing module says the same.
         self.set.findings.retain(|found| {
             !check.compared || !matches!(found, Finding::MissingOutputEmbedding { .. })
@@ -163,6 +186,18 @@ impl SetCheck {
         let recipe = json.map(|json| rules::check_recipe(json, &config.configs, headers));
         self.set.findings.extend(recipe.into_iter().flatten());
         check
+    }
+
+    /// Returns how a loader reads the set.
+    fn loaded(&self) -> LoadedAs {
+        /// The names under which transformers finds weights, with `-00001-of-00002`, `.fp16` and `.index` behind them.
+        const NAMES: [&str; 2] = ["model", "pytorch_model"];
+
+        let file = self.set.path.file_name();
+        let is_found = NAMES.iter().any(|name| {
+            file.as_str().strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', '-']))
+        });
+        LoadedAs { is_base: self.builds_base, is_found }
     }
 
     /// Returns whether the found tensors are all tensors, and can be compared with a count.

@@ -60,6 +60,24 @@ impl Component {
         self.kind.is_none()
     }
 
+    /// Returns whether quantizers store the tensor for each weight, and not for inputs, outputs and caches.
+    pub(crate) fn is_stored_for_each_weight(&self) -> bool {
+        /// Words in the names of tensors that belong to the values that flow through a module.
+        const OF_VALUES: [&str; 8] =
+            ["input", "output", "act_", "act.", "activation", "kv_", "cache", "clip_ratio"];
+        const OF_ATTENTION: [&str; 3] = ["q_scale", "k_scale", "v_scale"];
+
+        let is_of_values = OF_VALUES.iter().any(|word| self.name.contains(word))
+            || OF_ATTENTION.contains(&self.name);
+        !self.is_weights() && self.role != Role::QuantizerState && !is_of_values
+    }
+
+    /// Returns whether all methods that use the name store the tensor next to weights.
+    pub(crate) fn is_part_of_weights(&self) -> bool {
+        self.role == Role::Auxiliary
+            || self.role == Role::AlwaysAuxiliary && self.name.contains("weight")
+    }
+
     /// Returns whether a tensor with this name is a reason to request `config.json`.
     pub(super) fn needs_config(&self) -> bool {
         matches!(self.role, Role::PackedWeights | Role::Auxiliary | Role::AlwaysAuxiliary)
@@ -83,7 +101,7 @@ impl Component {
     }
 
     /// Writes the name of the tensor in a module. The inverse of [`module_of`](Self::module_of).
-    pub(super) fn write_tensor_name(&self, module: &str, name: &mut String) {
+    pub(crate) fn write_tensor_name(&self, module: &str, name: &mut String) {
         name.clear();
         name.push_str(module);
         if !(module.is_empty() || self.is_suffix || self.is_bare()) {

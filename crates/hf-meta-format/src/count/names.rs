@@ -163,7 +163,7 @@ pub(super) struct RoutedExperts<'a> {
 impl<'a> TensorName<'a> {
     /// Returns the module and the component.
     #[inline]
-    pub(super) fn split(&self) -> (&'a str, &'static Component) {
+    pub(crate) fn split(&self) -> (&'a str, &'static Component) {
         let Some(component) = self.facts.component else { return split(self.name) };
         (component.module_of(self.name).unwrap_or(self.name), component)
     }

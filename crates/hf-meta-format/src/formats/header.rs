@@ -122,6 +122,16 @@ pub(crate) fn all_tensors(headers: &Headers) -> impl Iterator<Item = (&str, Tens
     headers.iter().flat_map(|(_, header)| header.tensors())
 }
 
+/// Returns the tensors of all files, and those of pickles whose elements other tensors contain.
+pub(crate) fn loaded_tensors(headers: &Headers) -> impl Iterator<Item = (&str, TensorInfo)> {
+    let aliases = headers.iter().filter_map(|(_, header)| header.pickle.as_ref());
+    let aliases = aliases.flat_map(|pickle| pickle.aliases()).map(|view| {
+        let tensor = TensorInfo::new(view.dtype.clone(), view.shape.clone(), (0, 0));
+        (view.name.as_str(), tensor)
+    });
+    all_tensors(headers).chain(aliases)
+}
+
 /// The content of a pickle besides its stored tensors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -92,7 +92,9 @@ pub(crate) fn is_adapter(path: &RepoPath, header: &FileHeader) -> bool {
     /// The parts of the first module, and the embeddings that may precede them.
     const MAX_TENSORS: usize = 16;
 
-    let mut names = header.tensors().names().take(MAX_TENSORS);
+    // A model may contain adapters as `torch.nn.utils.parametrize` stores them, as jina-embeddings-v3 does.
+    let is_inside = |name: &&str| name.contains(".parametrizations.");
+    let mut names = header.tensors().names().take(MAX_TENSORS).filter(|name| !is_inside(name));
     path.file_name().as_str().starts_with("adapter_model")
         || names.any(|name| TensorPlace::new(name).is_some_and(|place| place.part.is_required))
 }

@@ -119,6 +119,21 @@ findings! {
     Warning StoredTwice { file: String, index: String }
     "`{file}` and `{index}` contain the same model: transformers loads the file, diffusers and vLLM load the index";
 
+    /// The index next to a single file lists shards that do not exist, such as `shard`. It was left over when the model was
+    /// saved again. vLLM uses it to choose the files, and finds none.
+    Warning StaleIndex { index: String, file: String, shard: String }
+    "`{index}` is left over: it lists `{shard}`, which does not exist; transformers loads `{file}`";
+
+    /// The configuration states a loader that does not find the file, because of its name. `expected` is the name.
+    Warning UnexpectedName { file: String, loader: &'static str, expected: String }
+    "`{file}` is not found by {loader}, which the configuration states: it loads `{expected}`{variant}",
+    variant = variant_text(file, expected);
+
+    /// The weights are the last of several checkpoints of a training run. `checkpoint` is its folder.
+    Note LastCheckpoint { checkpoint: String, checkpoints: u64 }
+    "`{checkpoint}` is the last of {checkpoints} checkpoints, and the only one that is read",
+    checkpoints = thousands(*checkpoints);
+
     /// The index lists a shard that does not exist.
     Error MissingShard { file: String }
     "the index lists shard `{file}`, which does not exist";
@@ -317,6 +332,15 @@ findings! {
 
 impl std::error::Error for Finding {}
 
+/// Returns the way to load a file whose name differs from the expected one only in a variant, such as `fp16`.
+fn variant_text(file: &str, expected: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    let (stem, end) = expected.split_once('.').unwrap_or((expected, ""));
+    let variant = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('.'));
+    let variant = variant.and_then(|rest| rest.strip_suffix(end)?.strip_suffix('.'));
+    variant.map_or_else(String::new, |variant| format!(", or this file with variant=\"{variant}\""))
+}
+
 impl From<UnresolvedModules> for Finding {
     fn from(found: UnresolvedModules) -> Self {
         let UnresolvedModules { reason, modules, examples, elements } = found;
@@ -484,10 +508,16 @@ mismatches! {
     Error RenamedModule "{module} is missing, and {found} has its shape: renamed?";
     /// A list of layers has a gap.
     Error MissingNumber "{found} of {module} is missing, although later ones are stored";
+    /// One layer lacks an expert that all other layers have.
+    Error MissingExpert "{found} of {module} is missing, unlike in other layers";
     /// A tensor of one layer has another shape than in all other layers.
     Error OddShape "the shape of {module} is {found}, but {expected} in the other layers";
     /// A language model has no tensor with as many rows as its vocabulary has tokens.
     Error MissingEmbedding "no tensor has the {expected} rows of an input embedding (`{key}`)";
+    /// No name is one of the architecture that the configuration states, so that transformers loads nothing.
+    Error OtherNames "the names, such as {module}, are not those of `{expected}` (`{key}`): transformers loads none of them";
+    /// All names have a prefix that transformers does not expect, so that it loads nothing.
+    Error OtherPrefix "names begin with {module}, but transformers expects {expected}, and loads none of them";
     /// A model class that assigns labels has no tensor with as many rows as there are labels.
     Error MissingHead "no tensor has the {expected} rows of the head of {module} (`{key}`)";
     /// A model class has a head, and all tensors are those of its base model.
@@ -498,6 +528,10 @@ mismatches! {
     Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
     /// A packed module lacks a part that the recipe implies.
     Error MissingPart "{module} is missing (`{key}`)";
+    /// Parts of a packed weight are stored without the weight itself.
+    Error MissingWeight "{module} is missing, although its `{found}` is stored";
+    /// A packed module lacks a part that the same module of all other layers has.
+    Error MissingSibling "{module} is missing, unlike in other layers";
     /// A module is packed that the recipe excludes.
     Error PackedIgnored "{module} is packed, but `{key}` excludes it";
     /// A numbered list has more layers or experts than the configuration.
@@ -508,8 +542,6 @@ mismatches! {
     Warning SparePart "{module} is stored, but `{key}` excludes it";
     /// All names have a prefix that loaders do not expect, such as that of a training program.
     Warning WrappedNames "names begin with {module}, but loaders expect {expected}";
-    /// No name is one of the architecture that the configuration states.
-    Warning OtherNames "the names, such as {module}, are not those of `{expected}` (`{key}`)";
     /// The configuration describes layers that draft tokens, but none are stored.
     Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
     /// The files have tensors that the architecture does not have. Loaders ignore them, except for `llama.cpp`.

@@ -14,7 +14,7 @@ use crate::formats::safetensors::{
     SafetensorsIndexJson,
 };
 use crate::formats::weight_sets::shard_pattern;
-use crate::formats::{FileHeader, Format, ModelDescription, RepoPath};
+use crate::formats::{Dtype, FileHeader, Format, ModelDescription, RepoPath};
 use crate::memory::{CacheError, CacheLayout, MemoryOptions};
 use crate::results::adapter::{self, Adapter};
 use crate::results::{
@@ -57,6 +57,8 @@ pub struct ReportBuilder {
     pub(crate) file_bytes: u64,
     /// The total size of the tensors' data in bytes.
     tensor_bytes: u64,
+    /// The size of the truth values among the tensors' data in bytes.
+    bool_bytes: u64,
     /// The number of tensors.
     pub(crate) tensors: u64,
     /// The number of parameters declared by the index, or by a file without an index. The metadata of one shard does not
@@ -122,6 +124,12 @@ impl ReportBuilder {
         self.file_bytes = self.file_bytes.saturating_add(header.file_size());
         self.tensor_bytes = self.tensor_bytes.saturating_add(header.data_length());
         self.tensors += header.tensors().len() as u64;
+        if self.index().is_some_and(|index| index.total_size().is_some()) {
+            header.tensors().for_each(|_, tensor| {
+                let length = if tensor.dtype == Dtype::BOOL { tensor.byte_length() } else { 0 };
+                self.bool_bytes = self.bool_bytes.saturating_add(length);
+            });
+        }
         if let Some(model) = header.model.as_deref()
             && self.model.as_ref().is_none_or(|(first, _)| shard < *first)
         {
@@ -180,7 +188,7 @@ impl ReportBuilder {
     /// Returns the disagreements between the index and the headers added so far, errors first.
     pub(crate) fn index_findings(&self) -> Vec<Finding> {
         let check = self.index_check.as_ref();
-        check.map_or_else(Vec::new, |check| check.findings(self.tensor_bytes))
+        check.map_or_else(Vec::new, |check| check.findings(self.tensor_bytes, self.bool_bytes))
     }
 
     /// Returns the paths of all files, the index first. `path` is the path of the file or the index, or the path

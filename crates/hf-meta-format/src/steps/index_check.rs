@@ -89,8 +89,9 @@ impl IndexCheck {
     ///
     /// Shards that were not added cause no findings. `tensor_bytes`, the size of all tensors, is compared with the
     /// declared size only if all shards were added and contain exactly the tensors of the index, because otherwise
-    /// the sizes must differ.
-    pub(super) fn findings(&self, tensor_bytes: u64) -> Vec<Finding> {
+    /// the sizes must differ. Old versions of transformers took each of the `bool_bytes` for an eighth of a byte
+    /// (`dtype_byte_size` until 4.50), with which GPT-NeoX and its relatives were published.
+    pub(super) fn findings(&self, tensor_bytes: u64, bool_bytes: u64) -> Vec<Finding> {
         let others = self.others_by_name();
         let same_names = others.chunk_by(|one, next| self.name(*one) == self.name(*next));
         let same_names = same_names.map(|tensors| {
@@ -107,7 +108,9 @@ impl IndexCheck {
         let is_complete = findings.is_empty() && self.shards.len() == index.shards().len();
         findings.extend(bounded(self.wrong_shards(index, &duplicates)));
         findings.extend(self.unindexed_tensors(&unindexed));
-        let declared = index.total_size().filter(|declared| *declared != tensor_bytes);
+        let as_bits = tensor_bytes.saturating_sub(bool_bytes).saturating_add(bool_bytes / 8);
+        let is_wrong = |declared: &u64| ![tensor_bytes, as_bits].contains(declared);
+        let declared = index.total_size().filter(is_wrong);
         if let Some(declared) = declared.filter(|_| is_complete && unindexed.is_empty()) {
             findings.push(Finding::TotalSizeMismatch { declared, found: tensor_bytes });
         }

@@ -173,7 +173,7 @@ fn check_prefix(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
     if let Some(name) = names.find(is_wrong) {
         let first = name.split_inclusive('.').next().unwrap_or_default();
         let prefix = if name.starts_with(&twice) { &twice } else { first };
-        found.add_prefix(prefix, "peft_type", PEFT_PREFIX);
+        found.add_prefix(MismatchKind::WrappedNames, prefix, "peft_type", PEFT_PREFIX);
     }
 }
 

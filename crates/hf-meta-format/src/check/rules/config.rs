@@ -2,8 +2,11 @@
 //!
 //! The tables of layouts list the modules of an architecture with formulas of their shapes.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
+use super::parts::check_parts;
 use super::siblings::{check_biases, check_lists, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::{MismatchKind, Mismatches, sides_text};
@@ -18,60 +21,56 @@ use crate::tables::renames::Renames;
 
 /// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
 /// architecture is unknown.
-pub(crate) fn check_model(json: Option<&[u8]>, headers: &Headers) -> (Vec<Finding>, ConfigCheck) {
+pub(crate) fn check_model(
+    json: Option<&[u8]>,
+    headers: &Headers,
+    loaded: LoadedAs,
+) -> (Vec<Finding>, ConfigCheck) {
     let json = json.map(standard_json);
     let config = json.as_deref().map(|json| parse::<ModelConfig<'_>>(json).ok());
     let mut found = Mismatches::default();
     let result = match &config {
         None => Err("there is none next to the weights".to_owned()),
         Some(None) => Err("it is not a JSON object".to_owned()),
-        Some(Some(config)) => compare(config, headers, &mut found),
+        Some(Some(config)) => compare(config, headers, loaded, &mut found),
     };
     if result.is_err() {
         let lists = lists(headers);
         check_siblings(&lists, |_| false, &mut found);
-        check_biases(headers, &mut found);
+        // llama.cpp stores some biases without a weight.
+        let is_gguf = headers.iter().any(|(_, header)| header.is_self_describing);
+        check_biases(headers, |_| is_gguf, &mut found);
         check_lists(lists, config.flatten().as_ref(), headers, &mut found);
     }
+    check_parts(headers, &mut found);
     let (compared, reason) = (result.is_ok(), result.err());
     (found.into_findings(), ConfigCheck { compared, reason })
 }
 
+/// Compares the tensors with the layout of the class that a loader builds.
+///
+/// # Errors
+///
+/// Returns the reason if the tensors cannot be compared: no layout is known, or the loader that reads these names is not
+/// known.
 fn compare(
     config: &ModelConfig<'_>,
     headers: &Headers,
+    loaded: LoadedAs,
     found: &mut Mismatches,
 ) -> Result<(), String> {
-    let object = config.outermost().clone();
-    let class = || Some(format!("diffusers:{}", object.get::<String>("_class_name")?));
-    let architecture: String =
-        object.get("model_type").or_else(class).ok_or("it has no `model_type`")?;
-    let classes = object.get::<Vec<String>>("architectures").unwrap_or_default();
-    let has_code = object.raw("auto_map").is_some();
-    let shown = clip(architecture.split_once(':').map_or(&*architecture, |(_, name)| name));
+    let class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
+    let shown = clip(class.shown());
     let unknown = || format!("the architecture `{shown}` is not known");
-    let renames = Renames::new(classes.first().map(String::as_str), &architecture, &object);
-    let mut layout = ModelLayout::new(&architecture, object).ok_or_else(unknown)?;
+    let name = class.names.first().map(String::as_str);
+    let renames = Renames::new(name, &class.architecture, &class.object);
+    let mut layout =
+        ModelLayout::new(&class.architecture, class.object.clone()).ok_or_else(unknown)?;
     layout.add_renames(renames);
     let stored = StoredModules::new(&layout, headers);
-    let is_named = stored.are_named_as(&layout);
-    if has_code && (!is_named || !stored.unknown.is_empty()) {
-        return Err("the model has its own code (`auto_map`)".to_owned());
-    }
-    let is_class = classes.iter().any(|class| class.ends_with(layout.head_class));
-    if !is_named {
-        // Training programs store the names that a model has in memory, and the layout has some of them.
-        let mut entries = layout.entries.iter().zip(&stored.places);
-        let is_other = is_class
-            && !layout.head_class.is_empty()
-            && layout.unknown.is_empty()
-            && entries.all(|(entry, places)| entry.is_head || places.is_empty());
-        if let (true, Some((first, _))) = (is_other, stored.unknown.first()) {
-            found.add(MismatchKind::OtherNames, first, "model_type", &shown, "");
-        }
-        return Err(format!("the names are not those of `{shown}`"));
-    }
-    let has_head = classes.is_empty() && stored.prefix.ends_with(layout.prefix) || is_class;
+    let is_mlx = is_by_mlx(headers);
+    class.check_names(&layout, &stored, loaded, is_mlx, found)?;
+    let has_head = class.has_head(&layout);
     let is_tied = config.is_tied();
     check_heads(config, found);
     let (layout, stored, has_drafts) = (&layout, &stored, stored.has_drafts);
@@ -80,15 +79,16 @@ fn compare(
         stored,
         has_drafts,
         has_head,
-        classes: &classes,
+        class: &class,
         is_tied,
+        is_mlx,
         values: HashMap::new(),
         mismatches: found,
     };
     check.check_all(config);
     if !found.has_errors() {
         check_siblings(&lists(headers), |name| stored.is_weight(layout, name), found);
-        check_biases(headers, found);
+        check_biases(headers, |name| stored.is_weight(layout, name), found);
     }
     Ok(())
 }
@@ -114,9 +114,10 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     has_drafts: bool,
     /// True if the model class has a head.
     pub(super) has_head: bool,
-    /// The names of the model classes.
-    pub(super) classes: &'c [String],
+    pub(super) class: &'c ModelClass<'a>,
     pub(super) is_tied: Option<bool>,
+    /// True for the names and shapes of MLX, as far as they differ.
+    pub(super) is_mlx: bool,
     /// The values of formulas of each scope in each layer, with the keys that imply them.
     values: HashMap<(usize, &'static str, u32), Option<Implied>>,
     pub(super) mismatches: &'c mut Mismatches,
@@ -187,7 +188,7 @@ impl ModelCheck<'_, '_, '_> {
             "ForXVector",
         ];
 
-        let [class] = self.classes else { return };
+        let [class] = &self.class.names[..] else { return };
         if !ENDS.iter().any(|end| class.ends_with(end)) {
             return;
         }
@@ -272,12 +273,28 @@ impl ModelCheck<'_, '_, '_> {
                 }
                 expected.truncate(1);
             }
-            let Some(wrong) = wrong_side(&expected, &tensor.shape) else { continue };
+            let shape = self.comparable_shape(&tensor.shape, expected.len());
+            let Some(wrong) = wrong_side(&expected, &shape) else { continue };
             let keys = wrong.as_ref().map_or("model_type", |(_, keys)| keys.as_str());
             let sides = expected.iter().map(|side| Some(side.as_ref()?.0));
             let (expected, shape) = (sides_text(sides), format!("{:?}", tensor.shape));
             self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);
         }
+    }
+
+    /// Returns a shape as the layout has it. GGUF files may have more sides with a length of 1 than llama.cpp asks for
+    /// (`llama_model_loader::check_tensor_dims`), and MLX has the channels of kernels last.
+    fn comparable_shape<'s>(&self, shape: &'s [u64], sides: usize) -> Cow<'s, [u64]> {
+        if self.stored.is_described {
+            let spare = shape.len().saturating_sub(sides);
+            let are_ones = shape[..spare].iter().all(|side| *side == 1);
+            return Cow::Borrowed(if are_ones { &shape[spare..] } else { shape });
+        }
+        let mut turned = shape.to_vec();
+        if self.is_mlx && sides > 2 && shape.len() == sides {
+            turned[1..].rotate_right(1);
+        }
+        Cow::Owned(turned)
     }
 
     /// Returns the sides of a tensor that the configuration implies; `None` for unknown ones.
@@ -348,14 +365,6 @@ impl ModelCheck<'_, '_, '_> {
     fn check_parts(&mut self, config: &ModelConfig<'_>) {
         use MismatchKind as Kind;
 
-        // Loaders add and remove one segment, the name of the model in the class with the head.
-        let (prefix, expected) = (self.stored.prefix.as_str(), self.layout.prefix);
-        let spare = prefix.strip_suffix(expected).unwrap_or(prefix);
-        let is_segment = spare == prefix && spare.matches('.').count() == 1 || spare == "model.";
-        let is_wrapper = ["module.", "_orig_mod."].contains(&spare);
-        if !spare.is_empty() && (is_wrapper || !is_segment) {
-            self.mismatches.add_prefix(prefix, "model_type", expected);
-        }
         if let Some((key, layers)) = positive(config.text_model(), "draft_layers")
             && !self.has_drafts
         {

@@ -63,6 +63,7 @@ impl ModelCheck<'_, '_, '_> {
                         && !self.is_elsewhere(entry, place)
                         && !self.is_empty(entry, place)
                         && !self.is_spare(entry, place)
+                        && !self.is_tied_bias(&self.name(&self.layout.entries[entry], place))
                 }));
             }
         }
@@ -106,7 +107,7 @@ impl ModelCheck<'_, '_, '_> {
     /// tower, or an embedding is tied.
     fn is_replaced(&self, entry: usize) -> bool {
         let entry = &self.layout.entries[entry];
-        let is_class = |end: &str| self.classes.iter().any(|class| class.ends_with(end));
+        let is_class = |end: &str| self.class.ends_with(end);
         let first = entry.path.split('.').next();
         let is_left_out = LEFT_OUT
             .iter()
@@ -114,7 +115,7 @@ impl ModelCheck<'_, '_, '_> {
             || match first {
                 // `BartForCausalLM` is the decoder alone.
                 Some("encoder") => is_class("ForCausalLM") && self.layout.has_root("decoder"),
-                Some("pooler") => !self.classes.is_empty() && !is_class("Model"),
+                Some("pooler") => !is_class("Model"),
                 // Backbones return what their blocks compute, without the layers after the last one.
                 _ => entry.depth == 0 && !entry.is_list && is_class("Backbone"),
             };
@@ -143,6 +144,10 @@ impl ModelCheck<'_, '_, '_> {
             return true;
         }
         let name = self.name(entry, place);
+        // MLX splits and joins modules of some architectures (`sanitize` of the models of `mlx_lm` and `mlx_vlm`).
+        if self.is_mlx && self.stored.around_unknown.contains(parent(&name)) {
+            return true;
+        }
         let mut outer = name.match_indices('.').map(|(dot, _)| &name[..dot]);
         outer.any(|outer| self.stored.packed.contains(outer))
     }
@@ -173,6 +178,18 @@ impl ModelCheck<'_, '_, '_> {
             && [format!("{name}.weight"), name]
                 .iter()
                 .any(|name| renames.is_spare(&renames.apply(name)))
+    }
+
+    /// Returns whether a bias of a head is tied to a stored one. Heads of BERT and its relatives have both under two names
+    /// (`_tied_weights_keys` in their classes).
+    fn is_tied_bias(&self, name: &str) -> bool {
+        const TIED: &str = ".decoder.bias";
+
+        let other = match name.strip_suffix(TIED) {
+            Some(head) => Some(format!("{head}.bias")),
+            None => name.strip_suffix(".bias").map(|head| format!("{head}{TIED}")),
+        };
+        self.is_tied != Some(false) && other.is_some_and(|other| self.stored.has_bias(&other))
     }
 
     /// Adds the mismatches of missing modules. If all modules below a path are missing, the path is named.
@@ -251,6 +268,9 @@ impl ModelCheck<'_, '_, '_> {
             let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
             for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {
                 let name = format!("{}.bias", self.name(entry, *place));
+                if self.is_tied_bias(&name) {
+                    continue;
+                }
                 self.mismatches.add(MismatchKind::MissingModule, &name, "model_type", "", "");
             }
         }

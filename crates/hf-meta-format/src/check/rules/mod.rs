@@ -6,6 +6,8 @@
 mod adapter;
 mod config;
 mod missing;
+mod model_class;
+mod parts;
 mod recipe;
 mod siblings;
 mod stored_modules;
@@ -17,6 +19,7 @@ use std::fmt::Display;
 
 pub(crate) use self::adapter::check_adapter;
 pub(crate) use self::config::check_model;
+pub(crate) use self::model_class::LoadedAs;
 pub(crate) use self::recipe::{check_recipe, recipe_file};
 use crate::count::name_pattern::NamePattern;
 use crate::formats::clip;
@@ -62,9 +65,9 @@ impl Mismatches {
     }
 
     /// Adds a prefix of all names, in place of the one that loaders expect.
-    fn add_prefix(&mut self, found: &str, key: &str, expected: &str) {
+    fn add_prefix(&mut self, kind: MismatchKind, found: &str, key: &str, expected: &str) {
         let expected = if expected.is_empty() { "no prefix" } else { &format!("`{expected}`") };
-        self.add(MismatchKind::WrappedNames, found, key, expected, "");
+        self.add(kind, found, key, expected, "");
     }
 
     fn has_errors(&self) -> bool {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::value::RawValue;
+
 use super::MismatchKind;
 use super::Mismatches;
 use crate::base::json_object::{JsonObject, number, parse, read, standard_json, strings};
@@ -17,6 +19,7 @@ use crate::count::{
 };
 use crate::formats::{Headers, TensorInfo, all_tensors};
 use crate::results::Finding;
+use crate::tables::architecture::positive;
 
 /// Keys of recipes with the variant of the method.
 const FORMATS: [&str; 5] =
@@ -123,6 +126,7 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
             plain.push((name, pattern, is_expert));
         }
     }
+    let layers = positive(config.text_model(), "layers").map(|(_, layers)| layers);
     for (module, pattern, is_expert) in plain {
         // transformers keeps the experts of a layer in stacked parameters and stores them one by one. Libraries for linear
         // layers leave such parameters as they are.
@@ -133,7 +137,11 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
         let is_inside = may_be_packed && is_linear && stack.is_some_and(|s| stacks.contains(s));
         let mut has_bits = || is_4bit || policy.schemes.of_module(module).bits().is_some();
         let is_candidate = is_inside || is_unquantized && stack.is_some() && has_bits();
-        if is_candidate && !names.read(module).is_draft() && policy.selects(module) {
+        // The layers after the last one draft tokens.
+        let number = NamePattern::new(module).numbers.first().map(|number| number.value);
+        let is_draft =
+            names.read(module).is_draft() || layers.is_some_and(|all| number >= Some(all));
+        if is_candidate && !is_draft && policy.selects(module) {
             let kind = MismatchKind::UnquantizedModule;
             found.add(kind, module, "quantization_config", "packed", "plain");
         }
@@ -199,7 +207,14 @@ fn read_recipe(section: &JsonObject<'_>, configs: &Configs) -> Recipe {
         ("block_rows", block.map(|block| block[0])),
         ("block_columns", block.map(|block| block[1])),
     ];
-    let named = named.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    // MLX has biases in this mode, which is the default. Single modules may state another one.
+    let is_affine = |(key, value): (&str, &RawValue)| match key {
+        "mode" => read::<String>(value).as_deref() == Some("affine"),
+        _ => !value.get().contains("\"mode\""),
+    };
+    let affine =
+        (method(configs) == MLX && section.entries().all(is_affine)).then_some(("affine", 1));
+    let named = named.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(affine);
     // HQQ states the packing of all modules in a section of the section.
     let inner = section.get::<JsonObject<'_>>("quant_config").unwrap_or_default();
     let inner = inner.get::<JsonObject<'_>>("weight_quant_params").unwrap_or_default();

@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 
 use super::{MismatchKind, Mismatches};
 use crate::base::model_config::ModelConfig;
-use crate::base::sort::sort_by_key;
+use crate::base::sort::{Ordered, sort_by_key};
 use crate::count::NamePatterns;
 use crate::count::name_pattern::NamePattern;
-use crate::formats::{Headers, TensorInfo, all_tensors};
+use crate::formats::{Headers, TensorInfo, loaded_tensors};
 use crate::tables::architecture::positive;
 
 /// The number of layers that is needed to see which one differs.
@@ -17,8 +17,11 @@ const MIN_LAYERS: usize = 4;
 /// The number of tensors of a layer. Lists of single tensors have gaps, and comparing layers with more would take long.
 const TENSORS: RangeInclusive<usize> = 4..=4_096;
 
-/// The tensors of each element of a list: their shapes by the rest of their names.
-pub(super) type Elements<'h> = BTreeMap<u64, BTreeMap<&'h str, Vec<u64>>>;
+/// The end of the path of routed experts, which have fewer tensors than a layer.
+const EXPERTS: &str = "experts.";
+
+/// The tensors of each element of a list, by the rest of their names.
+pub(super) type Elements<'h> = BTreeMap<u64, BTreeMap<&'h str, TensorInfo>>;
 
 /// The lists of layers of a model, by the start of their names.
 pub(super) type Lists<'h> = BTreeMap<&'h str, Elements<'h>>;
@@ -36,15 +39,49 @@ pub(super) fn check_siblings(
         }
         check_shapes(path, elements, found);
     }
+    check_experts(lists, found);
+}
+
+/// Finds an expert that one layer lacks and all others have.
+fn check_experts(lists: &Lists<'_>, found: &mut Mismatches) {
+    let mut kinds = BTreeMap::<_, BTreeMap<BTreeSet<u64>, Vec<&str>>>::new();
+    for (path, elements) in lists.iter().filter(|(path, _)| path.ends_with(EXPERTS)) {
+        let experts = elements.keys().copied().ordered();
+        let kinds = kinds.entry(NamePattern::new(path).text).or_default();
+        kinds.entry(experts).or_default().push(path);
+    }
+    for kinds in kinds.values() {
+        let usual = kinds.iter().max_by_key(|(_, layers)| layers.len());
+        let Some((usual, _)) = usual.filter(|(_, layers)| layers.len() >= MIN_LAYERS - 1) else {
+            continue;
+        };
+        for (experts, layers) in kinds {
+            let lacking = usual.difference(experts).next();
+            if let ([layer], Some(expert), true) = (&layers[..], lacking, experts.is_subset(usual))
+            {
+                let layer = layer.trim_end_matches('.');
+                let missing = format!("expert {expert}");
+                found.add(MismatchKind::MissingExpert, layer, "", "", missing);
+            }
+        }
+    }
 }
 
 /// Finds biases without a weight, and biases whose length is not the number of outputs of their weight.
-pub(super) fn check_biases(headers: &Headers, found: &mut Mismatches) {
-    let tensors: BTreeMap<_, _> = all_tensors(headers).collect();
+/// `is_module` returns whether the architecture has a parameter with the name of a bias and no weight next to it.
+pub(super) fn check_biases(
+    headers: &Headers,
+    is_module: impl Fn(&str) -> bool,
+    found: &mut Mismatches,
+) {
+    let tensors: BTreeMap<_, _> = loaded_tensors(headers).collect();
     let mut patterns = NamePatterns::default();
     for (name, tensor) in &tensors {
         let module = name.strip_suffix("bias").filter(|module| module.ends_with('.'));
         let (Some(module), [length]) = (module, &tensor.shape[..]) else { continue };
+        if is_module(name) {
+            continue;
+        }
         let weight = format!("{module}weight");
         if let Some(TensorInfo { dtype, shape, .. }) = tensors.get(&*weight) {
             // Packed weights have another dtype. A transposed convolution has its outputs on the second side, and a router
@@ -83,7 +120,8 @@ pub(super) fn check_lists(
         check_gaps(path, elements, found);
     }
     if let Some(config) = config {
-        check_length(&lists, config, found);
+        check_lengths(&lists, config, found);
+        check_stages(headers, config, found);
         check_embedding(config, headers, found);
     }
 }
@@ -91,15 +129,17 @@ pub(super) fn check_lists(
 /// Returns the lists of layers, and of other elements in each of them.
 pub(super) fn lists(headers: &Headers) -> Lists<'_> {
     let mut lists = Lists::new();
-    for (name, tensor) in all_tensors(headers) {
+    for (name, tensor) in loaded_tensors(headers) {
         if let [.., number] = NamePattern::new(name).numbers[..] {
             let elements = lists.entry(&name[..number.start]).or_default();
-            elements.entry(number.value).or_default().insert(&name[number.end..], tensor.shape);
+            elements.entry(number.value).or_default().insert(&name[number.end..], tensor);
         }
     }
-    lists.retain(|_, elements| {
+    lists.retain(|path, elements| {
+        let min = if path.ends_with(EXPERTS) { 1 } else { *TENSORS.start() };
         let mut tensors = elements.values().map(BTreeMap::len);
-        elements.len() >= MIN_LAYERS && tensors.all(|tensors| TENSORS.contains(&tensors))
+        elements.len() >= MIN_LAYERS
+            && tensors.all(|tensors| (min..=*TENSORS.end()).contains(&tensors))
     });
     lists
 }
@@ -117,15 +157,19 @@ fn missing(path: &str, elements: &Elements<'_>) -> Vec<String> {
     }
     let usual = kinds.iter().max_by_key(|(_, layers)| layers.len());
     let usual = usual.filter(|(_, layers)| layers.len() >= MIN_LAYERS - 1);
+    // Experts are all of one kind.
+    let are_experts = path.ends_with(EXPERTS);
     let ends = [elements.keys().next(), elements.keys().next_back()];
     let mut names = Vec::new();
     for (tensors, numbers) in &kinds {
         let (Some((usual, layers)), [number]) = (usual, &numbers[..]) else { continue };
         let (layer, other) = (&elements[number], &elements[&layers[0]]);
         let lacking = usual.difference(tensors);
-        let is_other_kind = match ends.map(|end| end == Some(number)) {
+        let is_other_kind = match ends.map(|end| !are_experts && end == Some(number)) {
             [true, _] => lacking.clone().any(|rest| !rest.ends_with("bias")),
-            [_, true] => layer.iter().any(|(rest, shape)| other.get(rest) != Some(shape)),
+            [_, true] => layer.iter().any(|(rest, tensor)| {
+                other.get(rest).is_none_or(|other| other.shape != tensor.shape)
+            }),
             _ => false,
         };
         if tensors.is_subset(usual) && !is_other_kind {
@@ -136,16 +180,18 @@ fn missing(path: &str, elements: &Elements<'_>) -> Vec<String> {
     names
 }
 
-/// Finds tensors between the first and the last layer that have another shape than in all other layers.
+/// Finds tensors between the first and the last layer that have another shape than in all other layers. A quantizer may
+/// leave a module as it was, which then has another dtype.
 fn check_shapes(path: &str, elements: &Elements<'_>, found: &mut Mismatches) {
     let mut shapes = BTreeMap::<_, BTreeMap<_, Vec<u64>>>::new();
     for (number, tensors) in elements {
-        for (rest, shape) in tensors {
-            shapes.entry(*rest).or_default().entry(shape).or_default().push(*number);
+        for (rest, TensorInfo { dtype, shape, .. }) in tensors {
+            let shapes = shapes.entry((*rest, dtype.as_str())).or_default();
+            shapes.entry(shape).or_default().push(*number);
         }
     }
     let ends = [elements.keys().next(), elements.keys().next_back()];
-    for (rest, shapes) in shapes.iter().filter(|(_, shapes)| shapes.len() == 2) {
+    for ((rest, _), shapes) in shapes.iter().filter(|(_, shapes)| shapes.len() == 2) {
         let mut by_layers: Vec<_> = shapes.iter().collect();
         sort_by_key(&mut by_layers, |(_, layers)| layers.len());
         let [(odd, layers), (usual, others)] = by_layers[..] else { continue };
@@ -157,10 +203,35 @@ fn check_shapes(path: &str, elements: &Elements<'_>, found: &mut Mismatches) {
     }
 }
 
-/// Compares the length of the longest list with the configured number of layers.
-fn check_length(lists: &Lists<'_>, config: &ModelConfig<'_>, found: &mut Mismatches) {
-    let Some((key, length)) = positive(config.text_model(), "layers") else { return };
-    let longest = lists.iter().max_by_key(|(_, elements)| elements.len());
+/// Compares the length of the longest list with the configured number of layers, and those of the longest lists of an
+/// encoder and a decoder with theirs.
+fn check_lengths(lists: &Lists<'_>, config: &ModelConfig<'_>, found: &mut Mismatches) {
+    const PARTS: [(&str, [&str; 2]); 2] = [
+        ("encoder", ["encoder_layers", "num_encoder_layers"]),
+        ("decoder", ["decoder_layers", "num_decoder_layers"]),
+    ];
+
+    let model = config.text_model();
+    if let Some((key, length)) = positive(model, "layers") {
+        check_length(lists.iter(), key, length, found);
+    }
+    for (part, keys) in PARTS {
+        let stated = keys.into_iter().find_map(|key| Some((key, model.number(key)?)));
+        let inside = lists.iter().filter(|(path, _)| path.split('.').any(|name| name == part));
+        if let Some((key, length)) = stated {
+            check_length(inside, key, length, found);
+        }
+    }
+}
+
+/// Compares the length of the longest of several lists with a number of layers.
+fn check_length<'l, 'h: 'l>(
+    lists: impl Iterator<Item = (&'l &'h str, &'l Elements<'h>)>,
+    key: &str,
+    length: u64,
+    found: &mut Mismatches,
+) {
+    let longest = lists.max_by_key(|(_, elements)| elements.len());
     let Some((path, elements)) = longest else { return };
     let stored = elements.len() as u64;
     // Much shorter lists count something else.
@@ -168,6 +239,38 @@ fn check_length(lists: &Lists<'_>, config: &ModelConfig<'_>, found: &mut Mismatc
         let missing = (0..length).find(|number| !elements.contains_key(number)).unwrap_or(length);
         let path = path.trim_end_matches('.');
         found.add(MismatchKind::MissingBlocks, path, key, length, format!("layer {missing}"));
+    }
+}
+
+/// Compares the number of layers of each stage with `depths`, as vision models state it.
+fn check_stages(headers: &Headers, config: &ModelConfig<'_>, found: &mut Mismatches) {
+    const KEY: &str = "depths";
+
+    let Some(depths) = config.outermost().get::<Vec<u64>>(KEY) else { return };
+    let mut stages = BTreeMap::<_, BTreeMap<u64, BTreeSet<u64>>>::new();
+    for (name, _) in loaded_tensors(headers) {
+        let pattern = NamePattern::new(name);
+        if let [stage, layer, ..] = pattern.numbers[..] {
+            let lists = stages.entry(pattern.text[..layer.pattern_end].to_owned()).or_default();
+            lists.entry(stage.value).or_default().insert(layer.value);
+        }
+    }
+    for (path, lists) in stages {
+        let stored = lists.values().map(|layers| layers.len() as u64);
+        let stored: Vec<_> = stored.collect();
+        let mut short = stored.iter().zip(&depths).filter(|(stored, depth)| stored < depth);
+        // Only one stage is shorter, and all others are as long as stated.
+        let (Some((stored_in, depth)), None, true) =
+            (short.next(), short.next(), stored.len() == depths.len())
+        else {
+            continue;
+        };
+        let is_equal = stored.iter().zip(&depths).filter(|(stored, depth)| stored == depth);
+        if is_equal.count() + 1 == depths.len() && *stored_in + 1 == *depth {
+            let missing = format!("layer {stored_in}");
+            let path = path.trim_end_matches(['.', '#']);
+            found.add(MismatchKind::MissingBlocks, path, KEY, depth, missing);
+        }
     }
 }
 
@@ -194,7 +297,7 @@ fn check_embedding(config: &ModelConfig<'_>, headers: &Headers, found: &mut Mism
     let Some(rows) = config.text_model().number(KEY).filter(|rows| is_causal && *rows > 0) else {
         return;
     };
-    let mut shapes = all_tensors(headers).map(|(_, tensor)| tensor.shape).peekable();
+    let mut shapes = loaded_tensors(headers).map(|(_, tensor)| tensor.shape).peekable();
     let is_large = |shape: Vec<u64>| shape.len() == 2 && shape.iter().any(|side| *side >= rows);
     if shapes.peek().is_some() && !shapes.any(is_large) {
         found.add(MismatchKind::MissingEmbedding, "", KEY, rows, "");

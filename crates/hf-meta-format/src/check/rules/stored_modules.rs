@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::MismatchKind;
 use crate::base::sort::sort_by;
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
-use crate::formats::{Headers, TensorInfo, all_tensors};
+use crate::formats::{Headers, TensorInfo, loaded_tensors};
 use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
 
 /// A tensor of a known module.
@@ -90,6 +91,8 @@ pub(super) struct StoredModules<'h> {
     /// The unpacked weights and the biases.
     pub(super) tensors: Vec<(&'h str, TensorInfo, Found)>,
     pub(super) unknown: Vec<(&'h str, TensorInfo)>,
+    /// The biases outside of lists, as those of heads are.
+    biases_outside: BTreeSet<&'h str>,
     /// The layers with experts under names that the layout does not have.
     pub(super) other_experts: BTreeSet<u32>,
     /// The elements of the outermost lists with unknown modules.
@@ -100,13 +103,15 @@ pub(super) struct StoredModules<'h> {
     pub(super) has_packed: bool,
     pub(super) has_drafts: bool,
     pub(super) has_output: bool,
-    /// True if the shapes count weights, whatever the dtype.
-    is_described: bool,
+    /// True if the shapes count weights, whatever the dtype, as in GGUF files.
+    pub(super) is_described: bool,
+    /// The modules around unknown tensors.
+    pub(super) around_unknown: BTreeSet<&'h str>,
 }
 
 impl<'h> StoredModules<'h> {
     pub(super) fn new(layout: &ModelLayout<'_>, headers: &'h Headers) -> Self {
-        let tensors = || all_tensors(headers);
+        let tensors = || loaded_tensors(headers);
         let prefix = prefix(layout, tensors().map(|(name, _)| name));
         let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
         let count = layout.entries.len();
@@ -125,6 +130,10 @@ impl<'h> StoredModules<'h> {
             let is_output = facts.embedding() == Some(Embedding::Output);
             // Not its bias, and not the parts of a `head` that pools.
             stored.has_output |= is_output && tensor.shape.len() == 2;
+            let is_in_list = |module: &str| module.bytes().any(|byte| byte.is_ascii_digit());
+            if name.strip_suffix(".bias").is_some_and(|module| !is_in_list(module)) {
+                stored.biases_outside.insert(name);
+            }
             stored.add(layout, name, tensor);
         }
         for places in stored.places.iter_mut().chain(&mut stored.biases) {
@@ -181,6 +190,9 @@ impl<'h> StoredModules<'h> {
                 self.packed.insert(module);
             }
         }
+        if self.around_unknown.len() < MAX_UNKNOWN {
+            self.around_unknown.insert(parent(module));
+        }
         let inside = name.strip_prefix(&self.prefix).unwrap_or(name);
         if let Some((list, number)) = layout.element(inside) {
             self.with_others.insert((list, number.into()));
@@ -192,6 +204,34 @@ impl<'h> StoredModules<'h> {
         if !is_nested && !is_leftover(name) && self.unknown.len() < MAX_UNKNOWN {
             self.unknown.push((name, tensor));
         }
+    }
+
+    /// Returns whether a bias outside of lists is stored.
+    pub(super) fn has_bias(&self, name: &str) -> bool {
+        self.biases_outside.contains(name)
+    }
+
+    /// Returns the rule that the prefix of the names violates. Loaders add and remove one segment, the name of the model in
+    /// the class with the head; transformers loads nothing with another prefix.
+    pub(super) fn wrong_prefix(
+        &self,
+        layout: &ModelLayout<'_>,
+        is_by_transformers: bool,
+    ) -> Option<MismatchKind> {
+        let prefix = self.prefix.as_str();
+        let spare = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
+        let is_segment = spare == prefix && spare.matches('.').count() == 1 || spare == "model.";
+        let is_wrapper = ["module.", "_orig_mod."].contains(&spare);
+        let is_wrong = !spare.is_empty() && (is_wrapper || !is_segment);
+        let kind =
+            if is_by_transformers { MismatchKind::OtherPrefix } else { MismatchKind::WrappedNames };
+        is_wrong.then_some(kind)
+    }
+
+    /// Returns whether no module has a name of the layout, except for a head.
+    pub(super) fn is_other(&self, layout: &ModelLayout<'_>) -> bool {
+        let mut entries = layout.entries.iter().zip(&self.places);
+        entries.all(|(entry, places)| entry.is_head || places.is_empty())
     }
 
     /// Returns whether most modules have names of the layout, or nearly none has other names.

@@ -5,12 +5,17 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Mismatch, MismatchKind, check_adapter, check_model, check_recipe, recipe_file};
+use super::{
+    LoadedAs, Mismatch, MismatchKind, check_adapter, check_model, check_recipe, recipe_file,
+};
 use crate::count::Configs;
 use crate::count::config::QUANTIZE_CONFIG;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, TensorTableBuilder};
 use crate::results::{Adapter, Finding, Severity, Weights};
 use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
+
+/// The class that `config.json` states, from files that transformers finds.
+const LOADED: LoadedAs = LoadedAs { is_base: false, is_found: true };
 
 thread_local! {
     /// The number of shapes that were compared.
@@ -148,7 +153,7 @@ impl Checkpoint {
             found.extend(base.iter().flat_map(|(adapter, base)| adapter.check_base(base)));
             found
         } else {
-            let (mut found, _) = check_model(Some(config.as_bytes()), &headers);
+            let (mut found, _) = check_model(Some(config.as_bytes()), &headers, LOADED);
             found.extend(check_recipe(config.as_bytes(), &configs, &headers));
             found
         };
@@ -244,6 +249,111 @@ fn sound_checkpoints_have_no_mismatch() {
     assert_eq!(found, Vec::<String>::new());
     assert!(checkpoints > 200, "{checkpoints}");
     assert_eq!(llama().mismatches(), []);
+}
+
+/// Scales without a weight have no meaning to any loader, whatever the method is.
+#[test]
+fn a_packed_module_needs_its_weight() {
+    let (mut tried, mut silent) = (0, Vec::new());
+    for entry in fixtures().join("quantized").read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let checkpoint = Checkpoint::from_fixture(&path);
+        let mut modules = BTreeMap::<_, Vec<_>>::new();
+        for (name, (dtype, _)) in &checkpoint.tensors {
+            let (module, component) = crate::count::split_name(name);
+            modules.entry(module).or_default().push((name, component, dtype.as_str()));
+        }
+        let is_packed = |parts: &&Vec<(_, &'static crate::count::Component, &str)>| {
+            parts.iter().any(|(_, part, _)| part.is_part_of_weights())
+        };
+        let packed: Vec<_> = modules.values().filter(is_packed).collect();
+        let weight = |parts: &&Vec<(&String, &'static crate::count::Component, &str)>| {
+            parts.iter().find(|(_, part, _)| part.is_weights()).map(|(name, ..)| (*name).clone())
+        };
+        let weights: Vec<_> = packed.iter().filter_map(weight).collect();
+        // Without another module of the kind, nothing shows that a weight is missing.
+        let [.., first, _] = &weights[..] else { continue };
+        let mut broken = checkpoint.clone();
+        broken.tensors.remove(first);
+        tried += 1;
+        if broken.mismatches().iter().all(|found| found.kind.rule().0 < Severity::Error) {
+            silent.push(format!("{}: {first}", path.file_stem().unwrap().display()));
+        }
+    }
+    assert_eq!(silent, Vec::<String>::new());
+    assert!(tried > 100, "{tried}");
+}
+
+/// Returns the mismatches of a model of an unknown architecture, whose layers have experts, without some tensors.
+fn without_expert_tensors(removed: &str) -> Vec<Mismatch> {
+    let mut tensors = BTreeMap::new();
+    for (layer, expert) in (0..5).flat_map(|layer| (0..6).map(move |expert| (layer, expert))) {
+        for part in ["w1", "w2", "w3"] {
+            let name = format!("h.{layer}.moe.experts.{expert}.{part}.weight");
+            tensors.insert(name, ("BF16".to_owned(), vec![32, 64]));
+        }
+    }
+    let before = tensors.len();
+    tensors.retain(|name, _| !name.starts_with(removed));
+    assert!(tensors.len() < before);
+    let config = json!({"model_type": "unknown"});
+    Checkpoint { config, tensors, metadata: None, base: None, is_adapter: false }.mismatches()
+}
+
+/// Layers have the same experts, and experts the same matrices, whatever the architecture is.
+#[test]
+fn each_layer_has_all_experts() {
+    let found = |removed| {
+        let found = without_expert_tensors(removed).into_iter();
+        found.map(|found| found.to_string()).collect::<Vec<_>>()
+    };
+    let missing = "expert 5 of `h.2.moe.experts` is missing, unlike in other layers";
+    assert_eq!(found("h.2.moe.experts.5."), [missing]);
+    for part in ["h.4.moe.experts.0.w2.weight", "h.1.moe.experts.3.w1.weight"] {
+        assert_eq!(found(part), [format!("`{part}` is missing")]);
+    }
+}
+
+/// A class that transformers does not have may have any modules, and a base model has no head.
+#[test]
+fn the_class_that_is_loaded_decides_what_is_required() {
+    let mut checkpoint = llama();
+    checkpoint.edit("-lm_head");
+    let config = |classes: &str| {
+        let mut config = checkpoint.config.clone();
+        config["architectures"] = serde_json::from_str(classes).unwrap();
+        config.to_string()
+    };
+    let is_base = LoadedAs { is_base: true, ..LOADED };
+    let cases = [
+        (r#"["LlamaForCausalLM"]"#, LOADED, 1),
+        (r#"["LlamaForCausalLM"]"#, is_base, 0),
+        (r#"["LlamaModel"]"#, LOADED, 0),
+        (r#"["OtherForCausalLM"]"#, LOADED, 0),
+        ("null", LOADED, 0),
+    ];
+    for (classes, loaded, expected) in cases {
+        let config = config(classes);
+        let (found, check) = check_model(Some(config.as_bytes()), &checkpoint.headers(), loaded);
+        assert_eq!((found.len(), check.compared), (expected, true), "{classes} {found:?}");
+    }
+}
+
+/// transformers loads no name that it does not expect. Another loader may.
+#[test]
+fn names_of_another_loader_are_not_compared() {
+    let mut checkpoint = llama();
+    let names = std::mem::take(&mut checkpoint.tensors).into_iter();
+    let rename = |name: String| name.replace("model.layers", "blocks").replace("model.", "m.");
+    checkpoint.tensors = names.map(|(name, tensor)| (rename(name), tensor)).collect();
+    let config = checkpoint.config.to_string();
+    let found = |loaded| {
+        let (found, check) = check_model(Some(config.as_bytes()), &checkpoint.headers(), loaded);
+        (found.len(), check.reason)
+    };
+    let reason = Some("the names are not those of `llama`".to_owned());
+    assert_eq!(found(LOADED), (1, reason.clone()));
+    assert_eq!(found(LoadedAs { is_found: false, ..LOADED }), (0, reason));
 }
 
 /// Padded embeddings, spare keys and other legal differences.
@@ -559,7 +669,7 @@ fn models_inside_each_other_are_read_once() {
         let mut findings = Vec::new();
         crate::check::embeddings::check_embeddings(json, &headers, &mut findings);
         assert_eq!(findings, [], "{key}");
-        assert_eq!(check_model(Some(json), &headers).0, [], "{key}");
+        assert_eq!(check_model(Some(json), &headers, LOADED).0, [], "{key}");
         assert_eq!(check_recipe(json, &configs, &headers), [], "{key}");
     }
 }

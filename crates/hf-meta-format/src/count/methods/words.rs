@@ -146,7 +146,7 @@ pub(super) const MLX: Method = Method {
     names: "mlx mlx_q4 mlx_q8 metal",
     layouts: &[layout("mlx", &[1, 2, 3, 4, 5, 6, 8], &PLAIN, WORD, ROWS)
         .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
-        .with(zeros(&["biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])))
+        .with(zeros(&["biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])).stored(If("affine")))
         .in_whole_groups(Inputs, &[16, 32, 64, 128])],
     others: &[(Scale, &["global_scale"])],
 };

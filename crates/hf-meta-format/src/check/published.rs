@@ -1,0 +1,272 @@
+//! Checkpoints as their authors published them are sound, and the same ones with a defect are not.
+//!
+//! `tests/oracles/published.py` writes the fixtures from rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::SetCheck;
+use crate::count::name_pattern::NamePattern;
+use crate::count::split_name;
+use crate::formats::pytorch::{PickleSummary, TensorView};
+use crate::formats::{Dtype, FileHeader, RepoPath, TensorInfo, TensorTableBuilder, product};
+use crate::results::{Finding, Severity};
+use crate::steps::{ConfigFile, ReportBuilder};
+
+/// Tensors with their dtypes and shapes.
+type Tensors = BTreeMap<String, (Dtype, Vec<u64>)>;
+
+/// A published checkpoint.
+struct Published {
+    head: Value,
+    config: String,
+    tensors: Tensors,
+}
+
+impl Published {
+    fn new(text: &str) -> Self {
+        let mut lines = text.lines();
+        let head = serde_json::from_str(lines.next().unwrap()).unwrap();
+        let config = lines.next().unwrap().to_owned();
+        let mut tensors = Tensors::new();
+        for line in lines {
+            let [dtype, shape, names] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            let sides = shape.split(',').filter(|side| *side != "-");
+            let shape: Vec<u64> = sides.map(|side| side.parse().unwrap()).collect();
+            let mut found = vec![String::new()];
+            for part in names.split_inclusive('}') {
+                let (text, numbers) = part.split_once('{').unwrap_or((part, ""));
+                for name in &mut found {
+                    name.push_str(text);
+                }
+                if let Some(numbers) = numbers.strip_suffix('}') {
+                    let numbers = expand(numbers);
+                    let all = found.iter().flat_map(|name| {
+                        numbers.iter().map(move |number| format!("{name}{number}"))
+                    });
+                    found = all.collect();
+                }
+            }
+            tensors.extend(found.into_iter().map(|name| (name, (dtype.into(), shape.clone()))));
+        }
+        Self { head, config, tensors }
+    }
+
+    fn header(&self, tensors: &Tensors) -> FileHeader {
+        let (mut builder, mut end) = (TensorTableBuilder::new(), 0);
+        for (name, (dtype, shape)) in tensors {
+            let bits = product(shape).unwrap() * dtype.bits().unwrap();
+            let tensor =
+                TensorInfo::new(dtype.clone(), shape.clone(), (end, end + bits.div_ceil(8)));
+            end = tensor.data_offsets.1;
+            builder.push(name, &tensor);
+        }
+        let metadata = serde_json::from_value(self.head["metadata"].clone()).unwrap();
+        let mut header = FileHeader::new(builder.finish().unwrap(), 0..0).with_metadata(metadata);
+        let aliases = self.head["alias"].as_object().into_iter().flatten();
+        let views = aliases.map(|(name, stored_in)| {
+            let stored_in = stored_in.as_str().unwrap();
+            let (dtype, shape) = self.tensors[stored_in].clone();
+            TensorView { name: name.clone(), dtype, shape, stored_in: stored_in.to_owned() }
+        });
+        let views: Vec<_> = views.collect();
+        let pickle = PickleSummary { imports: Vec::new(), views };
+        if !pickle.views.is_empty() {
+            header.pickle = Some(Box::new(pickle));
+        }
+        header
+    }
+
+    /// Returns the errors and warnings about the tensors.
+    fn verify(&self, tensors: &Tensors) -> Vec<Finding> {
+        let path: RepoPath =
+            self.head["file"].as_str().unwrap_or("model.safetensors").parse().unwrap();
+        let mut builder = ReportBuilder::new_single(true);
+        builder.add(path.clone(), self.header(tensors));
+        let shards = [path.clone()];
+        let mut check = SetCheck::new(path, 1, builder, &shards, &[], Vec::new(), true);
+        check.builds_base = self.head["files"].get("modules.json").is_some();
+        let config = ConfigFile::from_json(self.config.clone().into_bytes());
+        let mut found = check.finish(&config, Ok(None)).findings();
+        found.retain(|finding| finding.severity() > Severity::Note);
+        found
+    }
+
+    fn is_refused(&self, tensors: &Tensors) -> bool {
+        self.verify(tensors).iter().any(|finding| finding.severity() == Severity::Error)
+    }
+
+    /// Returns the tensors of each layer of the longest list, with the numbers of the layers.
+    fn layers(&self) -> BTreeMap<u64, BTreeSet<&str>> {
+        let mut lists = BTreeMap::<&str, BTreeMap<u64, BTreeSet<&str>>>::new();
+        for name in self.tensors.keys() {
+            if let Some(number) = NamePattern::new(name).numbers.first() {
+                let layers = lists.entry(&name[..number.start]).or_default();
+                layers.entry(number.value).or_default().insert(name);
+            }
+        }
+        let longest = lists.into_values().max_by_key(BTreeMap::len);
+        longest.filter(|layers| layers.len() > 2).unwrap_or_default()
+    }
+
+    /// Returns the checkpoint with one of eight defects each, with their names.
+    fn defects(&self) -> Vec<(&'static str, Tensors)> {
+        let layers = self.layers();
+        let (Some(last), Some(middle)) =
+            (layers.values().next_back(), layers.values().nth(layers.len() / 2))
+        else {
+            return Vec::new();
+        };
+        let without = |names: &BTreeSet<&str>| {
+            let mut tensors = self.tensors.clone();
+            tensors.retain(|name, _| !names.contains(&**name));
+            tensors
+        };
+        let edited = |name: &str, edit: &dyn Fn(&mut Vec<u64>)| {
+            let mut tensors = self.tensors.clone();
+            edit(&mut tensors.get_mut(name).unwrap().1);
+            tensors
+        };
+        let is_weight = |name: &&&str| {
+            let shape = &self.tensors[**name].1;
+            split_name(name).1.is_weights()
+                && shape.len() == 2
+                && shape.iter().all(|side| *side > 1)
+        };
+        let size = |name: &&&str| product(&self.tensors[**name].1).unwrap();
+        let mut matrices: Vec<_> = middle.iter().filter(is_weight).collect();
+        matrices.sort_by_key(|name| (size(name), **name));
+        let mut found = vec![("the last layer", without(last)), ("a layer", without(middle))];
+        let (Some(smallest), Some(largest)) = (matrices.first(), matrices.last()) else {
+            return found;
+        };
+        let half = |side: &mut u64| *side = side.div_ceil(2);
+        found.push(("the largest matrix", without(&BTreeSet::from([**largest]))));
+        found.push(("half of the rows", edited(smallest, &|shape| half(&mut shape[0]))));
+        found.push(("half of the columns", edited(largest, &|shape| half(&mut shape[1]))));
+        let norm = middle.iter().find(|name| {
+            let is_vector = self.tensors[**name].1.len() == 1;
+            is_vector && name.to_ascii_lowercase().contains("norm") && !name.contains("running")
+        });
+        found.extend(norm.map(|norm| ("a norm", without(&BTreeSet::from([*norm])))));
+        let embedding = self.tensors.iter().filter(|(name, (_, shape))| {
+            shape.len() == 2 && name.contains("emb") && NamePattern::new(name).numbers.is_empty()
+        });
+        let embedding = embedding.max_by_key(|(_, (_, shape))| product(shape));
+        let embedding = embedding.map(|(name, _)| BTreeSet::from([&**name]));
+        found.extend(embedding.map(|name| ("the embedding", without(&name))));
+        let mut renamed = without(&BTreeSet::from([**smallest]));
+        let name = smallest.replacen(".weight", "_renamed.weight", 1);
+        renamed.insert(name, self.tensors[**smallest].clone());
+        found.push(("a name", renamed));
+        found
+    }
+}
+
+/// Returns the numbers of `0-3,7`.
+fn expand(text: &str) -> Vec<u64> {
+    let ranges = text.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
+    let numbers = ranges
+        .flat_map(|(first, last)| first.parse::<u64>().unwrap()..=last.parse::<u64>().unwrap());
+    numbers.collect()
+}
+
+fn all() -> Vec<(String, Published)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/published");
+    let mut paths: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let read = |path: &std::path::PathBuf| {
+        let published = Published::new(&std::fs::read_to_string(path).unwrap());
+        (published.head["repo"].as_str().unwrap().to_owned(), published)
+    };
+    paths.iter().map(read).collect()
+}
+
+/// The kinds of names, keys and classes that published checkpoints have and files of today's writers do not.
+const KINDS: [&str; 10] = [
+    "legacy names",
+    "a key that is missing",
+    "no architectures",
+    "base weights",
+    "tied to a stored tensor",
+    "other writers",
+    "a module with its own recipe",
+    "an option of the configuration",
+    "the class is not the one of `model_type`",
+    "adapters inside a model",
+];
+
+#[test]
+fn published_checkpoints_are_sound() {
+    let all = all();
+    let (mut errors, mut warned) = (Vec::new(), Vec::new());
+    let mut kinds = BTreeSet::new();
+    for (repo, published) in &all {
+        let stated = published.head["kinds"].as_array().into_iter().flatten();
+        kinds.extend(stated.map(|kind| kind.as_str().unwrap().to_owned()));
+        let found = published.verify(&published.tensors);
+        let (serious, others): (Vec<_>, Vec<_>) =
+            found.iter().partition(|finding| finding.severity() == Severity::Error);
+        errors.extend(serious.iter().map(|finding| format!("{repo}: {finding}")));
+        warned.extend(others.first().map(|finding| format!("{repo}: {finding}")));
+    }
+    assert_eq!(errors, Vec::<String>::new(), "{warned:#?}");
+    assert!(warned.len() * 100 <= all.len(), "{warned:#?}");
+    assert!(all.len() >= 120, "{}", all.len());
+    for kind in KINDS {
+        assert!(kinds.contains(kind), "{kind}");
+    }
+}
+
+#[test]
+fn published_checkpoints_with_a_defect_are_refused() {
+    /// Checkpoints with more tensors take long, and have the same kinds of modules as smaller ones.
+    const MAX_TENSORS: usize = 1_000;
+
+    let (mut tried, mut silent) = (0, Vec::new());
+    for (repo, published) in all().iter().filter(|(_, it)| it.tensors.len() <= MAX_TENSORS) {
+        for (defect, tensors) in published.defects() {
+            tried += 1;
+            if !published.is_refused(&tensors) {
+                silent.push(format!("{repo}: {defect}"));
+            }
+        }
+    }
+    assert!(silent.len() * 100 <= tried * 3, "{} of {tried}: {silent:#?}", silent.len());
+    assert!(tried > 500, "{tried}");
+}
+
+/// A packed weight is required, whatever the method is.
+#[test]
+fn published_checkpoints_without_a_packed_weight_are_refused() {
+    let (mut tried, mut silent) = (0, Vec::new());
+    for (repo, published) in &all() {
+        let is_quantized = ["quantization_config", "quantization"]
+            .iter()
+            .any(|key| published.config.contains(&format!("\"{key}\"")));
+        let layers = published.layers();
+        let middle = layers.values().nth(layers.len() / 2).filter(|_| is_quantized);
+        for name in middle.into_iter().flatten() {
+            let (module, component) = split_name(name);
+            let has_parts = middle.into_iter().flatten().any(|other| {
+                let (found, part) = split_name(other);
+                found == module && !part.is_weights()
+            });
+            if !component.is_weights() || !has_parts {
+                continue;
+            }
+            let mut tensors = published.tensors.clone();
+            tensors.remove(*name);
+            tried += 1;
+            if !published.is_refused(&tensors) {
+                silent.push(format!("{repo}: {name}"));
+            }
+        }
+    }
+    assert_eq!(silent, Vec::<String>::new());
+    assert!(tried > 50, "{tried}");
+}

@@ -1,0 +1,132 @@
+//! The model class that a loader builds from a configuration.
+
+use super::stored_modules::StoredModules;
+use super::{MismatchKind, Mismatches};
+use crate::base::json_object::JsonObject;
+use crate::base::model_config::{ModelConfig, NestedModel};
+use crate::formats::{FileHeader, Headers, clip};
+use crate::tables::architecture::text_of;
+use crate::tables::layout::ModelLayout;
+
+/// The way in which a loader reads a weight set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LoadedAs {
+    /// True if the loader builds the base model, whatever class the configuration states, as sentence-transformers does.
+    pub(crate) is_base: bool,
+    /// True if transformers finds the files by their names.
+    pub(crate) is_found: bool,
+}
+
+/// The model class that a loader builds.
+pub(super) struct ModelClass<'a> {
+    /// The architecture whose layout the class has.
+    pub(super) architecture: String,
+    /// The configuration of the class, which may be nested in the one of a larger model.
+    pub(super) object: JsonObject<'a>,
+    /// The names that the configuration states; none for a base model.
+    pub(super) names: Vec<String>,
+    /// The class that is not one of transformers, or the key that states custom code.
+    pub(super) custom: Option<String>,
+    /// True if the configuration states a class.
+    pub(super) is_stated: bool,
+}
+
+impl<'a> ModelClass<'a> {
+    /// Returns the class of a configuration; `None` if it does not state an architecture.
+    ///
+    /// Source: `AutoModel.from_config` of transformers chooses by `model_type`, and pipelines build the class in
+    /// `architectures`, which may implement another architecture.
+    pub(super) fn new(config: &ModelConfig<'a>, loaded: LoadedAs) -> Option<Self> {
+        let mut object = config.outermost().clone();
+        let diffusers = || Some(format!("diffusers:{}", object.get::<String>("_class_name")?));
+        let mut architecture: String = object.get("model_type").or_else(diffusers)?;
+        let mut names = object.get::<Vec<String>>("architectures").unwrap_or_default();
+        let mut custom = object.raw("auto_map").map(|_| "`auto_map`".to_owned());
+        if let Some(name) = names.first() {
+            match text_of("class", name) {
+                // Files of the other class have other modules, although the configuration is that of this one.
+                Some(other) if other != architecture && are_known(other, &architecture) => {
+                    other.clone_into(&mut architecture);
+                    let is_own = |model: &&NestedModel<'_>| {
+                        model.object.get::<String>("model_type").as_ref() == Some(&architecture)
+                    };
+                    let own = config.models.iter().find(is_own);
+                    object = own.map_or(object, |model| model.object.clone());
+                }
+                Some(_) => {}
+                None => custom = custom.or_else(|| Some(format!("`{}`", clip(name)))),
+            }
+        }
+        let is_stated = !names.is_empty();
+        if loaded.is_base {
+            names.clear();
+        }
+        Some(Self { architecture, object, names, custom, is_stated })
+    }
+
+    /// Returns the name of the architecture without that of its library.
+    pub(super) fn shown(&self) -> &str {
+        self.architecture.split_once(':').map_or(&*self.architecture, |(_, name)| name)
+    }
+
+    /// Compares the names of the stored tensors with those of the layout as a whole.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if modules cannot be compared. It is a mismatch only if transformers loads the files, because other
+    /// loaders have other names.
+    pub(super) fn check_names(
+        &self,
+        layout: &ModelLayout<'_>,
+        stored: &StoredModules<'_>,
+        loaded: LoadedAs,
+        is_mlx: bool,
+        found: &mut Mismatches,
+    ) -> Result<(), String> {
+        const KEY: &str = "model_type";
+
+        let shown = clip(self.shown());
+        let others = || Err(format!("the names are not those of `{shown}`"));
+        let (is_named, first) = (stored.are_named_as(layout), stored.unknown.first());
+        if let Some(custom) = &self.custom
+            && (!is_named || first.is_some())
+        {
+            return Err(format!("the model has its own code ({custom})"));
+        }
+        let is_by_transformers =
+            loaded.is_found && self.is_stated && self.custom.is_none() && !is_mlx;
+        if !is_named && (!is_by_transformers || !layout.unknown.is_empty() || first.is_none()) {
+            return others();
+        }
+        if let (true, Some((first, _))) = (stored.is_other(layout), first) {
+            found.add(MismatchKind::OtherNames, first, KEY, &shown, "");
+            return others();
+        }
+        let wrong_prefix = stored.wrong_prefix(layout, is_by_transformers);
+        if let Some(kind) = wrong_prefix {
+            found.add_prefix(kind, &stored.prefix, KEY, layout.prefix);
+        }
+        if wrong_prefix == Some(MismatchKind::OtherPrefix) { others() } else { Ok(()) }
+    }
+
+    /// Returns whether the class has the head of a layout. Only models of transformers have several classes.
+    pub(super) fn has_head(&self, layout: &ModelLayout<'_>) -> bool {
+        self.ends_with(layout.head_class) || self.architecture.contains(':')
+    }
+
+    /// Returns whether any name of a class has an end.
+    pub(super) fn ends_with(&self, end: &str) -> bool {
+        self.names.iter().any(|name| name.ends_with(end))
+    }
+}
+
+/// Returns whether the table has the layouts of two architectures.
+fn are_known(one: &str, other: &str) -> bool {
+    [one, other].iter().all(|name| text_of("layout", name).is_some())
+}
+
+/// Returns whether the files were written by MLX, whose loaders have other names and shapes.
+pub(super) fn is_by_mlx(headers: &Headers) -> bool {
+    let format = |header: &FileHeader| header.metadata().and_then(|all| all.get("format").cloned());
+    headers.iter().any(|(_, header)| format(header).as_deref() == Some("mlx"))
+}
