@@ -38,15 +38,12 @@ pub(super) fn update(existing: &str, new: &str, changed: &[&str]) -> String {
 
 /// Splits the metadata from the text after them. They are empty if the card has none.
 fn split_metadata(card: &str) -> (&str, &str) {
-    let inner = card.strip_prefix(FENCE);
-    inner
-        .and_then(|inner| {
-            Some(("", inner.strip_prefix(FENCE)?)).or_else(|| {
-                let end = inner.find(&format!("\n{FENCE}"))? + 1;
-                Some((&inner[..end], &inner[end + FENCE.len()..]))
-            })
-        })
-        .unwrap_or(("", card))
+    let Some(inner) = card.strip_prefix(FENCE) else { return ("", card) };
+    if let Some(text) = inner.strip_prefix(FENCE) {
+        return ("", text);
+    }
+    let Some(end) = inner.find(&format!("\n{FENCE}")) else { return ("", card) };
+    (&inner[..=end], &inner[end + 1 + FENCE.len()..])
 }
 
 /// Returns the keys of the metadata with their lines. A value continues in lines that begin with a space, a `-` or a `#`,

@@ -108,7 +108,10 @@ fn with_options(hint: &str, is_module: bool) -> String {
         let option = if is_module { format!("`{name}`") } else { format!("--{name}") };
         hint.replace(&format!("{{--{name}}}"), &option)
     };
-    names.iter().fold(hint.replace("{offline}", offline), replace)
+    let repo_file =
+        if is_module { "pass its repository and {--path}" } else { "use REPO {--path} FILE" };
+    let hint = hint.replace("{offline}", offline).replace("{repo_file}", repo_file);
+    names.iter().fold(hint, replace)
 }
 
 /// Returns the hint for a client that cannot be set up.
@@ -164,7 +167,7 @@ fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
             "see {page} for its files, and {select} one of them"
         }
         Error::FileNotFound { .. } if source.is_local() && !source.display.starts_with('.') => {
-            "this is the path of a local file; for a file on the Hub, set {--path} to its name in the repository"
+            "this is the path of a local file; for a file on the Hub, {repo_file}"
         }
         Error::ShardNotFound { .. } => {
             "run `hf-meta verify {source}` to list everything that is missing"

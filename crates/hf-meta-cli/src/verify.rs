@@ -166,10 +166,15 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
 fn folders_of(files: &[RepoArg]) -> CommandResult<Vec<RepoArg>> {
     let mut folders = BTreeSet::new();
     for file in files {
-        let Ok(Source::Local(path)) = &file.source else {
+        // A hook passes names such as `org/model.bin`, which are never repositories.
+        let path = match &file.source {
+            Ok(Source::Local(path)) => path,
+            _ => Path::new(&file.display),
+        };
+        if !path.is_file() {
             let message = format!("`--changed` requires local files, not `{}`", file.display);
             return Err(CommandError::usage(message));
-        };
+        }
         let folder = path.parent().unwrap_or(Path::new(""));
         let is_pipeline = |folder: &&Path| PIPELINES.iter().any(|name| folder.join(name).is_file());
         folders.insert(folder.parent().filter(is_pipeline).unwrap_or(folder).to_owned());

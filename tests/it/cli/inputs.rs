@@ -27,7 +27,7 @@ fn a_folder_completed_by_a_shell_is_local() {
     let tensors = |source: &str, folder: &Path| {
         let mut command = hf_meta(hub.endpoint());
         command.current_dir(folder).args([source, "--tensors"]);
-        CommandOutput::new(&mut command).data().lines().count() - 1
+        CommandOutput::new(&mut command).stdout.lines().count() - 1
     };
     let empty = tempfile::tempdir().unwrap();
     assert_eq!(tensors("gpt2/", folder.path()), 0);
