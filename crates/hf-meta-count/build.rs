@@ -12,19 +12,23 @@ use std::{env, fs};
 
 /// The tables of lines, which are copied without their comments.
 const LINES: [&str; 3] = ["architectures", "classes", "vllm"];
+/// The tables of blocks with a name and lines, of which each becomes a line with tabs.
+const RULES: [&str; 2] = ["renames", "defaults"];
 /// The tables of modules. Their header explains the words.
 const MODULES: [&str; 3] = ["layouts", "gguf_layouts", "diffusers_layouts"];
 
 fn main() {
     let mut packed = Packed::default();
-    for (names, is_layout) in [(&LINES[..], false), (&MODULES, true)] {
+    for names in [&LINES[..], &RULES, &MODULES] {
         for name in names {
             let path = format!("src/architectures/{name}.txt");
             println!("cargo::rerun-if-changed={path}");
             let text = fs::read_to_string(&path).expect("a table can be read");
             let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-            if is_layout {
+            if MODULES.contains(name) {
                 packed.add_blocks(&lines.map(Line::new).collect::<Vec<_>>());
+            } else if RULES.contains(name) {
+                packed.add_rules(&lines.map(Line::new).collect::<Vec<_>>());
             } else {
                 packed.lines.extend(lines.map(|line| vec![Piece::Text(line.to_owned())]));
             }
@@ -61,6 +65,14 @@ struct Packed {
 }
 
 impl Packed {
+    fn add_rules(&mut self, lines: &[Line<'_>]) {
+        for block in lines.chunk_by(|_, next| next.depth > 0) {
+            let rules: Vec<_> = block[1..].iter().map(|line| line.text).collect();
+            let text = format!("{} {}", block[0].text.replace(", ", ","), rules.join("\t"));
+            self.lines.push(vec![Piece::Text(text)]);
+        }
+    }
+
     fn add_blocks(&mut self, lines: &[Line<'_>]) {
         for line in lines.iter().filter(|line| line.depth == 0) {
             if let Some(name) = line.text.strip_prefix("block ") {

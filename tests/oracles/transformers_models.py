@@ -3,11 +3,12 @@
 
     tests/oracles/transformers_models.py [FOLDER: fixtures/transformers]
 
-Needs transformers and torch.
+Models with old names are loaded by transformers, which must miss nothing. Needs transformers and torch.
 """
 
 import json
 import pathlib
+import re
 import struct
 import sys
 import tempfile
@@ -29,6 +30,10 @@ BERT = {**TOWER, "vocab_size": 96, "max_position_embeddings": 64}
 VIT = {**TOWER, "image_size": 16, "patch_size": 8}
 CROSS = {"is_decoder": True, "add_cross_attention": True}
 WHISPER = {**SEQ2SEQ, "num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 32}
+
+T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "vocab_size": 96}
+SPEECH = {**TOWER, "vocab_size": 32, "conv_dim": [8, 8], "conv_stride": [5, 2], "conv_kernel": [10, 3], "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "num_feat_extract_layers": 2}
+WEIGHT_NORM = {r"parametrizations\.weight\.original0$": "weight_g", r"parametrizations\.weight\.original1$": "weight_v"}
 
 LLAMA = {**SMALL, "model_type": "llama", "num_hidden_layers": 2}
 
@@ -63,15 +68,50 @@ MODELS = {
     "t5-encoder": ("T5ForTokenClassification", {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "vocab_size": 96}),
 }
 
+# The class and the settings of checkpoints as old versions and other programs stored them: the names that `save_pretrained`
+# writes, with the stored ones in their place, and the keys that the configurations of their time lack.
+OLD = {
+    "bert-gamma": ("BertForMaskedLM", BERT, {r"LayerNorm\.weight$": "LayerNorm.gamma", r"LayerNorm\.bias$": "LayerNorm.beta"}, ()),
+    "wav2vec2-weight-norm": ("Wav2Vec2ForCTC", SPEECH, WEIGHT_NORM, ()),
+    "hubert-weight-norm": ("HubertModel", SPEECH, WEIGHT_NORM, ()),
+    "llava-4": ("LlavaForConditionalGeneration", {"text_config": LLAMA, "vision_config": {**VIT, "model_type": "clip_vision_model"}}, {r"^vision_tower\.(?!vision_model)": "vision_tower.vision_model."}, ()),
+    "t5-gated": ("T5ForConditionalGeneration", {**T5, "feed_forward_proj": "gated-gelu"}, {}, ("is_gated_act", "dense_act_fn")),
+    "t5-without-decoder-layers": ("T5ForConditionalGeneration", {**T5, "num_layers": 3}, {}, ("num_decoder_layers", "is_gated_act", "dense_act_fn")),
+    "longt5-global": ("LongT5ForConditionalGeneration", {**T5, "encoder_attention_type": "transient-global"}, {}, ("is_gated_act", "dense_act_fn")),
+    "electra-equal-widths": ("ElectraForPreTraining", {**BERT, "embedding_size": 32}, {}, ()),
+}
+
+
+def save_old(model, scratch, names, lacks):
+    """Saves a model as an old version did, and lets transformers load it."""
+    model.save_pretrained(scratch)
+    path = pathlib.Path(scratch) / "model.safetensors"
+    tensors, renamed = safetensors.torch.load_file(path), {}
+    for name, tensor in tensors.items():
+        for pattern, text in names.items():
+            name = re.sub(pattern, text, name)
+        renamed[name] = tensor
+    assert not names or renamed.keys() != tensors.keys(), "No name is an old one."
+    safetensors.torch.save_file(renamed, path, {"format": "pt"})
+    path = path.with_name("config.json")
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in config.items() if key not in lacks}))
+    _, info = type(model).from_pretrained(scratch, output_loading_info=True)
+    assert not info["missing_keys"] and not info["mismatched_keys"], info
+
 
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "fixtures" / "transformers")
-    for name, (kind, settings) in MODELS.items():
+    plain = {name: (kind, settings, None, None) for name, (kind, settings) in MODELS.items()}
+    for name, (kind, settings, names, lacks) in {**plain, **OLD}.items():
         torch.manual_seed(0)
         model_class = getattr(transformers, kind)
         model = model_class(model_class.config_class(**settings))
         with tempfile.TemporaryDirectory() as scratch:
-            model.save_pretrained(scratch)
+            if names is None:
+                model.save_pretrained(scratch)
+            else:
+                save_old(model, scratch, names, lacks)
             if name.endswith("-in-memory"):
                 safetensors.torch.save_model(model, f"{scratch}/model.safetensors")
             config = json.loads((pathlib.Path(scratch) / "config.json").read_text())

@@ -12,6 +12,7 @@
 //! | `in(key,a)` | 1 if a list contains a number |
 //! | `count(key,text)` | the number of times that a list contains a text |
 //! | `has(key)` | 1 if a key is present and not `null` |
+//! | `is(key,text)`, `starts(key,text)` | 1 if a text is another one, or begins with it |
 //!
 //! All formulas come from built-in tables; only the values of the keys come from files.
 
@@ -108,6 +109,13 @@ impl Definitions {
         found
     }
 
+    /// Returns what the configuration class of an architecture makes of missing keys, from `defaults.txt`.
+    pub(crate) fn of_class(architecture: &str) -> Self {
+        let lines = text_of("defaults", architecture).into_iter();
+        let lines = lines.flat_map(|text| text.split('\t'));
+        Self { entries: lines.filter_map(|line| line.split_once(" = ")).collect() }
+    }
+
     /// Adds the definitions that these ones lack.
     pub(crate) fn or(mut self, others: Self) -> Self {
         for (name, value) in others.entries {
@@ -144,6 +152,8 @@ type KeyTexts<'a> = Box<dyn Fn(&str) -> Option<&'a str> + 'a>;
 /// The values of names for one layer of a model.
 pub(crate) struct ModelNames<'a> {
     pub(crate) definitions: Definitions,
+    /// The formulas of the configuration class for missing keys.
+    pub(crate) of_class: Definitions,
     keys: KeyTexts<'a>,
     /// The values that were looked up, because a configuration may have many keys.
     values: RefCell<HashMap<&'static str, Rc<Value>>>,
@@ -161,8 +171,8 @@ impl<'a> ModelNames<'a> {
         definitions: Definitions,
         keys: impl Fn(&str) -> Option<&'a str> + 'a,
     ) -> Self {
-        let (values, used, layer, given, depth) = Default::default();
-        Self { definitions, keys: Box::new(keys), values, used, layer, given, depth }
+        let (of_class, values, used, layer, given, depth) = Default::default();
+        Self { definitions, of_class, keys: Box::new(keys), values, used, layer, given, depth }
     }
 
     /// Returns whether a key is missing, so that its value is the default of a model class.
@@ -233,7 +243,11 @@ impl<'a> ModelNames<'a> {
         match &*self.value(name) {
             Value::Number(number) => Ok(*number),
             Value::Numbers(numbers) if !numbers.is_empty() => self.of_layer(name, numbers).copied(),
-            Value::Missing | Value::Numbers(_) => self.defined(name).ok_or(missing)?,
+            Value::Missing | Value::Numbers(_) => {
+                let of_class = self.of_class.get(name).map(|formula| self.evaluate(formula));
+                let of_class = of_class.filter(Result::is_ok).or_else(|| self.defined(name));
+                of_class.ok_or(missing)?
+            }
             Value::Null => {
                 let is_formula = |formula: &&str| formula.parse::<u64>().is_err();
                 let root = || Definitions::find("cache", "root")?.get(name);
@@ -485,6 +499,8 @@ impl Evaluator<'_, '_> {
             ("len", Value::Numbers(list)) if !list.is_empty() => Ok(list.len() as u64),
             ("len", Value::Texts(list)) => Ok(list.len() as u64),
             ("len", Value::Object(entries)) => Ok(*entries),
+            ("is", Value::Texts(list)) => Ok(u64::from(list.concat() == text)),
+            ("starts", Value::Texts(list)) => Ok(u64::from(list.concat().starts_with(text))),
             ("len", Value::Number(_)) => Err(FormulaError::MissingKey { key }),
             (_, value) if value.is_present() => Err(FormulaError::InvalidKey { key }),
             _ => Err(FormulaError::MissingKey { key }),
@@ -582,6 +598,9 @@ mod tests {
             ("has(list)*100+has(invalid)*10+has(null)+has(none)", Some(110)),
             ("none==two|6", Some(6)),
             ("two==none|6", Some(6)),
+            ("is(text,gated-gelu)*10+starts(text,gated-)", Some(11)),
+            ("is(text,gated)+starts(text,gelu)", Some(0)),
+            ("is(none,gated)|5", Some(5)),
             ("two-3", None),
             ("huge+1", None),
             ("huge*two", None),
@@ -597,6 +616,7 @@ mod tests {
                 "kinds" => r#"["a","b","a"]"#,
                 "object" => r#"{"a":1,"b":2,"c":3,"d":4}"#,
                 "null" => "null",
+                "text" => r#""gated-gelu""#,
                 "invalid" => "-1",
                 _ => return None,
             })

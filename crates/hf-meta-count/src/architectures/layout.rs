@@ -18,10 +18,12 @@
 //! and its condition after a semicolon. `!5` is the value in line 5. Of several values of a path the first one holds. An
 //! empty one removes the module.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use super::architecture::{Definitions, ModelNames, nested_text, text_of};
+use super::renames::Renames;
 use hf_meta_format::base::json_object::JsonObject;
 
 /// The numbers of the lists around a module, from the outermost one. Further ones are 0.
@@ -98,8 +100,15 @@ pub(crate) struct ModelLayout<'a> {
     pub(crate) prefix: &'static str,
     /// The paths of nested models of unknown architectures.
     pub(crate) unknown: Vec<String>,
+    /// The renaming of names by the loader.
+    pub(crate) renames: Renames,
+    /// The nodes of paths. The first three are the roots: of the model, of its head, and of the names that the loader makes
+    /// of both.
     nodes: Vec<Node>,
 }
+
+/// The root of the names of the layout after the loader has changed them.
+const RENAMED: usize = 2;
 
 impl<'a> ModelLayout<'a> {
     /// Returns the layout of a model; `None` if its architecture is unknown.
@@ -115,8 +124,14 @@ impl<'a> ModelLayout<'a> {
     }
 
     fn insert(&mut self, entry: LayoutEntry) {
-        let mut node = usize::from(entry.is_head);
-        for part in entry.path.split('.') {
+        self.insert_path(usize::from(entry.is_head), &entry.path, self.entries.len());
+        self.entries.push(entry);
+    }
+
+    /// Adds the path of an entry below a root. The first entry of a path holds.
+    fn insert_path(&mut self, root: usize, path: &str, entry: usize) {
+        let mut node = root;
+        for part in path.split('.') {
             let new = self.nodes.len();
             let child = *self.nodes[node].children.entry(part.to_owned()).or_insert(new);
             if child == new {
@@ -124,8 +139,43 @@ impl<'a> ModelLayout<'a> {
             }
             node = child;
         }
-        self.nodes[node].entry = Some(self.entries.len());
-        self.entries.push(entry);
+        self.nodes[node].entry.get_or_insert(entry);
+    }
+
+    /// Adds the rules of the loader for a class, and the names of the layout after these rules.
+    pub(crate) fn add_renames(&mut self, renames: Renames) {
+        /// The numbers in place of `#`, which no name contains, in the order of the lists.
+        const NUMBERS: [&str; MAX_LISTS] = ["990001", "990002", "990003"];
+
+        for at in 0..self.entries.len() {
+            let entry = &self.entries[at];
+            if entry.is_list {
+                continue;
+            }
+            let mut name = if entry.is_head { String::new() } else { self.prefix.to_owned() };
+            name += &entry.path;
+            for number in NUMBERS {
+                name = name.replacen('#', number, 1);
+            }
+            // A rule may be about the parameter of a module.
+            let weight = format!("{name}.weight");
+            let renamed = renames.apply(&weight);
+            let renamed = renamed.strip_suffix(".weight").unwrap_or(&renamed);
+            for renamed in [Cow::Borrowed(renamed), renames.apply(&name)] {
+                if renamed != name {
+                    let path = NUMBERS
+                        .iter()
+                        .fold(renamed.into_owned(), |path, number| path.replace(number, "#"));
+                    self.insert_path(RENAMED, &path, at);
+                }
+            }
+        }
+        self.renames = renames;
+    }
+
+    /// Finds the entry of a module whose name the loader has changed.
+    pub(crate) fn find_renamed(&self, path: &str) -> Option<(usize, Place)> {
+        self.walk(RENAMED, path, [0; MAX_LISTS], 0)
     }
 
     /// Finds the entry of a module, and the numbers in its path.
@@ -201,7 +251,8 @@ impl<'a> Words<'a> {
         let architecture = object.get::<String>("model_type").unwrap_or_default();
         let definitions = Definitions::defaults(&architecture).or(self.names.clone());
         let shared = Rc::clone(&object);
-        let names = ModelNames::new(definitions, move |key| nested_text(&shared, key));
+        let mut names = ModelNames::new(definitions, move |key| nested_text(&shared, key));
+        names.of_class = Definitions::of_class(&architecture);
         self.scopes.push(Scope { path, names, object });
         self.scopes.len() - 1
     }
@@ -291,9 +342,16 @@ impl<'a> Words<'a> {
         let Self { mut found, scopes, unknown, .. } = self;
         let mut take = |key: &str| found.remove(key).map_or("", |word| word.value);
         let (head_class, prefix) = (take("@"), take("~"));
-        let nodes = vec![Node::default(), Node::default()];
-        let (entries, rules) = (Vec::new(), Vec::new());
-        let mut layout = ModelLayout { entries, rules, scopes, head_class, prefix, unknown, nodes };
+        let mut layout = ModelLayout {
+            entries: Vec::new(),
+            rules: Vec::new(),
+            scopes,
+            head_class,
+            prefix,
+            unknown,
+            renames: Renames::default(),
+            nodes: vec![Node::default(), Node::default(), Node::default()],
+        };
         // A list precedes what is in it.
         let mut lists = HashMap::new();
         for (path, word) in found.into_iter().filter(|(_, word)| !word.value.is_empty()) {

@@ -2,3 +2,4 @@
 
 pub(crate) mod architecture;
 pub(crate) mod layout;
+pub(crate) mod renames;

@@ -26,6 +26,7 @@ use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::architectures::architecture::{FormulaError, positive};
 use crate::architectures::layout::{LayoutEntry, ModelLayout, Place};
+use crate::architectures::renames::Renames;
 use crate::base::model_config::ModelConfig;
 use crate::results::text::counted;
 use crate::results::{ConfigCheck, Finding};
@@ -75,7 +76,11 @@ fn compare(
     let class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
     let shown = clip(class.shown());
     let unknown = || format!("the architecture `{shown}` is not known");
-    let layout = ModelLayout::new(&class.architecture, class.object.clone()).ok_or_else(unknown)?;
+    let name = class.names.first().map(String::as_str);
+    let renames = Renames::new(name, &class.architecture, &class.object);
+    let mut layout =
+        ModelLayout::new(&class.architecture, class.object.clone()).ok_or_else(unknown)?;
+    layout.add_renames(renames);
     let stored = StoredModules::new(&layout, headers);
     let is_mlx = is_by_mlx(headers);
     class.check_names(&layout, &stored, loaded, is_mlx, found)?;

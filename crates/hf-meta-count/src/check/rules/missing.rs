@@ -62,6 +62,7 @@ impl ModelCheck<'_, '_, '_> {
                         && !self.is_stored(entry, place)
                         && !self.is_elsewhere(entry, place)
                         && !self.is_empty(entry, place)
+                        && !self.is_spare(entry, place)
                         && !self.is_tied_bias(&self.name(&self.layout.entries[entry], place))
                 }));
             }
@@ -167,6 +168,16 @@ impl ModelCheck<'_, '_, '_> {
     fn is_empty(&mut self, entry: usize, place: Place) -> bool {
         self.layout.entries[entry].formulas != "~"
             && self.expected_shape(entry, place).iter().flatten().any(|(value, _)| *value == 0)
+    }
+
+    /// Returns whether the class of the model does not miss a module.
+    fn is_spare(&self, entry: usize, place: Place) -> bool {
+        let renames = &self.layout.renames;
+        let name = self.name(&self.layout.entries[entry], place);
+        renames.has_spare()
+            && [format!("{name}.weight"), name]
+                .iter()
+                .any(|name| renames.is_spare(&renames.apply(name)))
     }
 
     /// Returns whether a bias of a head is tied to a stored one. Heads of BERT and its relatives have both under two names

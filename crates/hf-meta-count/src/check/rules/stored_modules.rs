@@ -49,8 +49,25 @@ impl Found {
 
     /// Finds the module of a tensor by its name without the prefix of the model.
     fn new(layout: &ModelLayout<'_>, name: &str, is_head: bool) -> Option<Self> {
-        let find = |module, part| {
-            let (entry, place) = layout.find(module, is_head)?;
+        Self::by(name, |module| layout.find(module, is_head))
+    }
+
+    /// Finds the module of a tensor whose name the loader has changed. The loader adds the prefix of the base model to
+    /// names without it.
+    fn renamed(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
+        let found = Self::by(name, |module| layout.find_renamed(module));
+        let outer = || format!("{}{name}", layout.prefix);
+        let found = found.or_else(|| Self::by(&outer(), |module| layout.find_renamed(module)));
+        found.or_else(|| {
+            let inside = name.strip_prefix(layout.prefix).unwrap_or(name);
+            Self::new(layout, inside, false).or_else(|| Self::new(layout, name, true))
+        })
+    }
+
+    /// Finds the module of a tensor with a function that finds modules.
+    fn by(name: &str, find: impl Fn(&str) -> Option<(usize, Place)>) -> Option<Self> {
+        let find = |module: &str, part| {
+            let (entry, place) = find(module)?;
             Some(Self { entry, place, part })
         };
         let weight = find(name.strip_suffix(".weight").unwrap_or(name), ModulePart::Weight);
@@ -152,7 +169,9 @@ impl<'h> StoredModules<'h> {
     fn find(&self, layout: &ModelLayout<'_>, name: &str) -> Option<Found> {
         let inside = name.strip_prefix(&self.prefix);
         let found = inside.and_then(|name| Found::in_model(layout, name));
-        found.or_else(|| Found::new(layout, name.strip_prefix(&self.head_prefix)?, true))
+        let found =
+            found.or_else(|| Found::new(layout, name.strip_prefix(&self.head_prefix)?, true));
+        found.or_else(|| Found::renamed(layout, &layout.renames.apply(name)))
     }
 
     /// Returns whether a tensor is the weight of a module of the layout.
