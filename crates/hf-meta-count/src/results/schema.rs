@@ -7,6 +7,7 @@ use schemars::Schema;
 use serde_json::json;
 
 use crate::count::ParameterCount;
+use crate::memory::GpuShare;
 
 /// Adds the properties that all findings have.
 pub(super) fn add_message(schema: &mut Schema) {
@@ -17,5 +18,6 @@ pub(super) fn add_message(schema: &mut Schema) {
 }
 
 same_schema! {
+    GpuShare as f64,
     ParameterCount as BTreeMap<String, u64>,
 }
