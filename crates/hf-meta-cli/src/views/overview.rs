@@ -6,7 +6,7 @@ use std::io;
 use hf_meta::report::text::{bytes, escape, short, thousands};
 use hf_meta::{CountReport, Error};
 
-use super::parameters::{bits_per_parameter, scalar_bytes};
+use super::parameters::bits_per_parameter;
 use crate::memory::answer;
 use crate::output::{Page, if_any};
 use crate::table::{OutputFormat, Shrink, Table};
@@ -62,7 +62,7 @@ impl OverviewRow {
             dtype: main.map_or_else(String::new, |(dtype, _)| escape(dtype.as_str())),
             bytes: Some(count.totals().bytes),
             bits: if_any(count.total(), |total| {
-                bits_per_parameter(count.totals().bytes - scalar_bytes(count), total)
+                bits_per_parameter(breakdown.weight_bytes(), total)
             }),
             memory: report.memory.as_ref().and_then(|memory| memory.total_bytes),
             fit: fit.map(|fit| (fit.fits, fit.longest_context)),

@@ -13,6 +13,7 @@
 //! the table in `dtype.rs`. Indexes of sharded checkpoints belong to [`safetensors`].
 
 mod buffer;
+mod content;
 mod dtype;
 mod error;
 mod format;
@@ -30,7 +31,7 @@ pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError, HeaderErrorKind};
 pub use format::{Format, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
 pub(crate) use header::all_tensors;
-pub use header::{FileHeader, Headers, ModelDescription};
+pub use header::{FileHeader, Headers, ModelDescription, TrainingEntry};
 pub(crate) use path::NumberedName;
 pub use path::{PathError, RepoPath};
 pub use registry::Formats;

@@ -235,8 +235,8 @@ pub(super) fn check_count(
     let unresolved = breakdown.unresolved.iter().cloned().map(Finding::from);
     let method = breakdown.unknown_method.clone();
     let method = method.map(|method| Finding::UnknownQuantization { method });
-    let [copies, states] =
-        [Buffer::EmaCopy, Buffer::OptimizerState].map(|kind| sum_of(&|buffer| buffer == kind));
+    let copies = sum_of(&|buffer| buffer == Buffer::EmaCopy);
+    let states = sum_of(&|buffer| matches!(buffer, Buffer::OptimizerState | Buffer::TrainingValue));
     let tensors = copies.tensors.saturating_add(states.tensors);
     let state = (tensors > 0).then_some(Finding::TrainingState {
         tensors,

@@ -1,11 +1,11 @@
 //! The weight sets that a loader loads together: their verification, and the memory of all of them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::verify::{VerifiedSet, VerifyReport, pipeline_components};
 use super::{CountReport, Finding, Target, bounded};
 use crate::formats::weight_sets::{IncompleteShards, Layout, WeightSet};
-use crate::formats::{RepoPath, clip};
+use crate::formats::{DetectedFormat, RepoPath, clip};
 use crate::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent, MemoryOptions};
 
 /// The maximum number of weight sets to verify in one call.
@@ -46,7 +46,10 @@ impl<'a> Verification<'a> {
     pub fn add_components(&mut self, path: &RepoPath, json: Result<Vec<u8>, Finding>) {
         let file = clip(path.as_str());
         let listed = json.and_then(|json| {
-            let reason = "it is not a JSON object".to_owned();
+            let reason = DetectedFormat::recognize(&json).map_or_else(
+                || "it is not a JSON object".to_owned(),
+                |found| format!("the file looks like {found}"),
+            );
             let unusable = || Finding::UnusableConfig { file: file.clone(), reason };
             pipeline_components(path, &json).ok_or_else(unusable)
         });
@@ -81,7 +84,9 @@ impl<'a> Verification<'a> {
     pub fn finish(self, report: &mut VerifyReport) {
         let wanted = matches!(self.target, Target::Folder(_) | Target::Quantization(_));
         let verified: HashSet<_> = report.sets.iter().map(|set| &set.path).collect();
-        let unchecked = self.layout.sets.iter().filter(|set| !verified.contains(&set.path));
+        let files: BTreeSet<_> = report.filepaths.iter().cloned().collect();
+        let is_checked = |set: &&WeightSet| verified.contains(&set.path) || set.is_part_of(&files);
+        let unchecked = self.layout.sets.iter().filter(|set| !is_checked(set));
         report.unchecked = wanted.then(|| unchecked.cloned().collect());
         let twins = self.layout.stored_twice(&self.loaded);
         let twins = bounded(twins.map(|(file, index)| Finding::StoredTwice {
@@ -124,7 +129,7 @@ impl CountReport {
         others: Vec<MemoryComponent>,
         layout: Option<&Layout>,
     ) {
-        let weight_bytes = self.parameter_count.totals().bytes;
+        let weight_bytes = self.breakdown.model_bytes();
         let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
         sizes.extend(others);
         let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);

@@ -202,6 +202,14 @@ pub struct CountReport {
 }
 
 impl CountReport {
+    /// Sets the format that the names of the files imply. Does nothing if their content is in another format.
+    pub fn set_format(&mut self, named: &'static str) {
+        let is_misnamed = |finding: &Finding| matches!(finding, Finding::Misnamed { .. });
+        if !self.findings.iter().any(is_misnamed) {
+            self.format = named;
+        }
+    }
+
     /// Returns the number of weight files, excluding the index.
     pub fn file_count(&self) -> usize {
         self.filepaths.iter().filter(|path| !path.is_index()).count()

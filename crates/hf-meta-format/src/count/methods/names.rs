@@ -19,6 +19,7 @@ const ALWAYS_AUXILIARY: AuxiliaryNames = &[
     (Scale, &["*_activation_scale", "input_absmax"]),
     (Scale, &["output_scale", "act_scale", "qscale_act", "scale_input"]),
     (Scale, &["q_scale", "k_scale", "v_scale", "kv_scale", "k_cache_scale", "v_cache_scale"]),
+    (Scale, &["prob_scale"]),
     // ScaledActivation of AutoAWQ, and the scales of TensorRT-LLM.
     (Scale, &["act.scales", "activation_scaling_factor", "kv_cache_scaling_factor"]),
     (Scale, &["prequant_scaling_factor"]),

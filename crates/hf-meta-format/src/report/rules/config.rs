@@ -11,7 +11,7 @@ use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::base::json_object::{JsonObject, parse, standard_json};
 use crate::base::model_config::ModelConfig;
-use crate::formats::{Headers, TensorInfo, clip};
+use crate::formats::{Headers, TensorInfo, all_tensors, clip};
 use crate::report::Finding;
 use crate::report::text::counted;
 use crate::tables::architecture::{FormulaError, positive};
@@ -86,6 +86,9 @@ fn compare(
             && entries.all(|(entry, places)| entry.is_head || places.is_empty());
         if let (true, Some((first, _))) = (is_other, stored.unknown.first()) {
             found.add(MismatchKind::OtherNames, first, "model_type", &shown, "");
+        }
+        if all_tensors(headers).next().is_none() {
+            return Err("the files contain no tensors".to_owned());
         }
         return Err(format!("the names are not those of `{shown}`"));
     }

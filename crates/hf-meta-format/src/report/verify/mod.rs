@@ -290,8 +290,8 @@ mod tests {
         let names = ["ema.h.0.weight", "model_ema.decay_w", "h.0.weight.exp_avg", "h.0.weight"];
         assert_eq!(
             count("{}", &names),
-            ["3 tensors are training state: 128 elements of EMA copies, and 64 elements of \
-                 optimizer state"]
+            ["training state: 3 tensors, with 128 elements of EMA copies, and 64 elements of \
+                 other state"]
         );
         let tied = r#"{"model_type":"mixtral","tie_word_embeddings":true,"num_experts_per_tok":2}"#;
         let names = ["embed_tokens.weight", "lm_head.weight", "h.0.experts.w"];

@@ -76,7 +76,8 @@ impl ConfigFile {
         let mut report = built.report(filepaths)?;
         let cache = built.builder.cache.clone().unwrap_or_else(|| {
             let json = self.json.as_deref().ok_or(CacheError::NoConfig)?;
-            CacheLayout::for_options(json, &memory.unwrap_or_default())
+            let recipe = self.configs.recipe.as_deref();
+            CacheLayout::with_recipe(json, recipe, &memory.unwrap_or_default())
         });
         report.layout = cache.clone().ok().map(Box::new);
         report.findings.extend(self.finding);
