@@ -25,9 +25,10 @@ const [first, second] = split(readFileSync("build/core_bg.wasm"), [
   "hf_meta_format::formats::gguf::parser::parse::",
   "hf_meta_format::formats::pytorch::parser::parse::",
   "hf_meta_format::memory::usage::Memory::new::",
-  "hf_meta_format::report::verify::VerifyReport::",
-  "hf_meta_format::report::verify::weight_set::ConfigFile::from_json::",
-  "hf_meta_format::report::verify::weight_set::SetCheck::",
+  "hf_meta_format::check::rules::adapter::",
+  "hf_meta_format::check::weight_set::SetCheck::",
+  "hf_meta_format::results::verified::VerifyReport::",
+  "hf_meta_format::steps::config_file::ConfigFile::from_json::",
 ]);
 for (const [name, content] of Object.entries({ "first.wasm": first, "second.wasm": second, "tables.txt": Buffer.concat(tables) })) {
   writeFileSync(`build/${name}`, content);

@@ -16,7 +16,7 @@ use crate::formats::{FileHeader, RepoPath};
 use crate::http::SafeUrl;
 use crate::hub::api::next_page;
 use crate::inspect::{Call, LargeCallLimit, RecordedCount};
-use crate::report::CountReport;
+use crate::results::CountReport;
 
 impl CallMeter {
     /// Sets a callback, for this clone of the meter only, that returns whether a call may go on. Otherwise it waits until

@@ -20,7 +20,8 @@ use crate::base::{BodyEvent, Callback, Progress, RangeBytes};
 use crate::error::Error;
 use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
 use crate::formats::{FileHeader, Formats, RepoPath};
-use crate::report::{Plan, RangeRequest, ReportBuilder};
+use crate::results::{Plan, RangeRequest};
+use crate::steps::ReportBuilder;
 
 /// The result of reading a shard.
 type ShardResult = (RepoPath, Result<UncountedHeader, Error>);

@@ -2,7 +2,7 @@
 
 use hf_meta::formats::weight_sets::is_part_of_file;
 use hf_meta::memory::{CacheDtype, Engine, MemoryOptions};
-use hf_meta::report::Finding;
+use hf_meta::results::Finding;
 
 use crate::cli::run;
 use crate::hub::{File, LocalHub, Repo};

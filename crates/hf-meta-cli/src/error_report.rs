@@ -9,8 +9,8 @@ use hf_meta::formats::safetensors::{
     DetectedFormat, HeaderError, HeaderErrorKind, IndexError, IndexErrorKind,
 };
 use hf_meta::formats::weight_sets::{SPLIT_FILE, is_part_of_file};
-use hf_meta::report::text::{duration, escape, thousands};
-use hf_meta::report::{Finding, Severity};
+use hf_meta::results::text::{duration, escape, thousands};
+use hf_meta::results::{Finding, Severity};
 use hf_meta::{
     Error, ErrorKind, HttpErrorKind, HubCacheMiss, QuantizationNotFound, Source, UnsupportedWeights,
 };
