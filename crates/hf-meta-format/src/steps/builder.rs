@@ -14,7 +14,7 @@ use crate::formats::safetensors::{
     SafetensorsIndexJson,
 };
 use crate::formats::weight_sets::shard_pattern;
-use crate::formats::{FileHeader, Format, ModelDescription, RepoPath};
+use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
 use crate::memory::{CacheError, CacheLayout, MemoryOptions};
 use crate::results::adapter::{self, Adapter};
 use crate::results::{

@@ -387,9 +387,10 @@ impl TensorFinder<'_, '_> {
                 models.push((at, place, ModelEntry::new(self.name(place)?)));
             }
         }
+        let are_compared = models.len() > 1;
         for is_named in [false, true] {
             (self.steps, self.memory) = (steps, memory);
-            for tensor in tensors.iter().filter(|tensor| tensor.stored > 1 && models.len() > 1) {
+            for tensor in tensors.iter().filter(|tensor| are_compared && tensor.stored > 1) {
                 let entry = self.entry_of(tensor.place);
                 let model = models.iter_mut().find(|(_, place, _)| *place == entry);
                 let Some((.., model)) = model else { continue };
