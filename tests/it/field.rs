@@ -168,3 +168,19 @@ async fn the_recipe_of_modelopt_is_read() {
         assert_eq!(report.memory.unwrap().cache_dtype, dtype);
     }
 }
+
+/// A checkpoint with an average of the weights and the moments of Adam.
+#[test]
+fn the_state_of_a_training_run_is_not_part_of_bits_and_memory() {
+    let hub = LocalHub::start([]).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/pytorch/ema.pt");
+    let csv = run(&hub, &["--format", "csv", path]).stdout;
+    let rows: Vec<Vec<_>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let value = |name| rows[1][rows[0].iter().position(|column| *column == name).unwrap()];
+    assert_eq!([value("parameters"), value("bits")], ["16", "32"]);
+    assert!(run(&hub, &[path]).stdout.contains(", 32 bits each"));
+    let json = run(&hub, &["--json", "--memory", path]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    // 16 floats, and a number of 64 bits.
+    assert_eq!(json["memory"]["weightBytes"], 16 * 4 + 8, "{}", json["memory"]);
+}
