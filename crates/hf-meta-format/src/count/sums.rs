@@ -99,11 +99,12 @@ impl CountSums {
         } else {
             self.shapes.add(name.name, tensor, sided);
         }
-        if is_packed_integer(&tensor.dtype)
-            && class == CountedAs::AsStored
-            && !is_weights
-            && group.buffer.is_none()
-        {
+        // SDNQ stores the bits of `weight` in words of 64 bits.
+        let may_be_packed = || {
+            let (_, component) = name.split();
+            is_packed_integer(&tensor.dtype) || component.is_plain() && !component.is_bare()
+        };
+        if is_integer && !is_weights && group.buffer.is_none() && may_be_packed() {
             self.integers.add(name.name, tensor);
         }
         // Biases and other vectors next to an embedding, such as `head.probe` in SigLIP, have the bare name of a module.

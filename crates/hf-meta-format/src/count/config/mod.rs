@@ -286,7 +286,10 @@ mod tests {
 
     #[test]
     fn invalid_json_is_an_error() {
-        for json in ["", "[]", "null", "{", r#"{"a":nan}"#, "<html>", "\u{feff}{}"] {
+        let pointer =
+            Configs::from_config_json(b"version https://git-lfs.github.com/spec/v1").unwrap_err();
+        assert!(pointer.to_string().contains("`git lfs pull`"), "{pointer}");
+        for json in ["", "[]", "null", "{", r#"{"a":nan}"#, "\u{feff}{}"] {
             let error = Configs::from_config_json(json.as_bytes()).unwrap_err();
             assert!(matches!(error, ConfigError::Json { .. }), "{json}");
         }

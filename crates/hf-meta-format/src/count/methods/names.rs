@@ -59,7 +59,7 @@ const QUANTIZER_STATE: AuxiliaryNames = &[
 
 /// The names of auxiliary tensors that unquantized models also use, separated by spaces. `config.json` is not requested for
 /// these names.
-const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv perm SU \
+const AMBIGUOUS: &str = "weight.scale theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv perm SU \
     SV Wscale codebook_id tables tables2 *_zero_point meta *_shape *_weight_shape *_g_idx su sv mcg mul1 *_global_scale global_scale *_scale_2 \
     weight_quantizer.svdquant_lora_a weight_quantizer.svdquant_lora_b act_global_scale \
     forward_hadamard_matrix backward_hadamard_matrix lora_A.weight lora_B.weight s s_channel s_group \

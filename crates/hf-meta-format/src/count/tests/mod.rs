@@ -246,7 +246,7 @@ fn scales_are_auxiliary_in_every_quantized_model() {
     let scale: (_, _, &[u64]) = ("attn.k_scale", Dtype::F32, &[1]);
     let eight_bits: (_, _, &[u64]) = ("q.weight", Dtype::F8_E4M3, &[8, 8]);
     let cases: [(&str, &[Tensor<'_>], u64); 3] = [
-        ("{}", std::slice::from_ref(&scale), 1),
+        ("{}", std::slice::from_ref(&scale), 0),
         (GPTQ, std::slice::from_ref(&scale), 0),
         ("{}", &[scale.clone(), eight_bits], 64),
     ];

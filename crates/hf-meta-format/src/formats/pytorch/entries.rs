@@ -108,8 +108,9 @@ pub(super) struct ModelEntry {
     pub(super) name: String,
     /// The start of all names up to a dot.
     prefix: Option<String>,
-    /// Hashes of the names after the prefix and the shapes, sorted at the end.
-    tensors: Vec<u64>,
+    /// Hashes of the names and the shapes, sorted at the end: of the names in the entry, which a copy without buffers has, and
+    /// of the names after the prefix, which a copy inside of another module has.
+    tensors: [Vec<u64>; 2],
     elements: u64,
 }
 
@@ -133,10 +134,12 @@ impl ModelEntry {
 
     /// Adds a tensor. All names must have been added.
     pub(super) fn add_tensor(&mut self, name: &str, shape: &[u64], elements: u64) {
-        let start = self.prefix.as_ref().map_or(0, String::len);
-        let mut hasher = DefaultHasher::new();
-        (name.get(start..), shape).hash(&mut hasher);
-        self.tensors.push(hasher.finish());
+        let starts = [self.name.len(), self.prefix.as_ref().map_or(0, String::len)];
+        for (start, tensors) in starts.into_iter().zip(&mut self.tensors) {
+            let mut hasher = DefaultHasher::new();
+            (name.get(start..), shape).hash(&mut hasher);
+            tensors.push(hasher.finish());
+        }
         self.elements = self.elements.saturating_add(elements);
     }
 
@@ -146,10 +149,12 @@ impl ModelEntry {
 
     /// Returns whether most tensors of another entry, and no others, are in this one.
     fn is_in(&self, other: &Self) -> bool {
-        let mut rest = other.tensors.iter();
-        self.tensors.len() > 1
-            && self.elements.saturating_mul(2) >= other.elements
-            && self.tensors.iter().all(|tensor| rest.any(|found| found == tensor))
+        let contains = |(own, others): (&Vec<u64>, &Vec<u64>)| {
+            let mut others = others.iter();
+            own.len() > 1 && own.iter().all(|tensor| others.any(|other| other == tensor))
+        };
+        self.elements.saturating_mul(2) >= other.elements
+            && self.tensors.iter().zip(&other.tensors).any(contains)
     }
 
     /// Returns whether two names differ in a short part only, such as `netG_A` and `netG_B`, or `critic1` and `critic2`: two
@@ -174,13 +179,13 @@ pub(super) fn find_copies(entries: &mut [ModelEntry]) -> Vec<bool> {
         return are_copies;
     }
     for entry in entries.iter_mut() {
-        sort_by(&mut entry.tensors, Ord::cmp);
+        entry.tensors.iter_mut().for_each(|tensors| sort_by(tensors, Ord::cmp));
     }
     for (at, entry) in entries.iter().enumerate() {
         are_copies[at] = entries.iter().enumerate().any(|(original, other)| {
             // Of two equal entries, the average is the copy, or else the second one.
             let rank = |entry: &ModelEntry, at: usize| {
-                (usize::MAX - entry.tensors.len(), entry.is_average(), at)
+                (usize::MAX - entry.tensors[0].len(), entry.is_average(), at)
             };
             rank(other, original) < rank(entry, at)
                 && entry.is_in(other)

@@ -397,7 +397,7 @@ impl TensorFinder<'_, '_> {
                 let name = self.name(tensor.place)?;
                 if is_named {
                     let shape: Vec<_> = tensor.lengths(self.pickle, 2).flatten().collect();
-                    spend(&mut self.memory, size_of::<u64>())?;
+                    spend(&mut self.memory, 2 * size_of::<u64>())?;
                     model.add_tensor(&name, &shape, tensor.stored);
                 } else {
                     model.add_name(&name);
