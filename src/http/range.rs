@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// JFrog Artifactory removes it.
+    /// Artifactory removes it.
     #[test]
     fn a_206_without_content_range_needs_a_length_that_proves_the_range() {
         let check = |pairs: &[(&'static str, &'static str)], file_size| {

@@ -87,16 +87,15 @@ impl Http {
         };
         let url = response.url().clone();
         let bytes = body::read_slice(response, &slice, attempt).await?;
-        let file_size = match slice.file_size {
-            Some(size) => size,
-            None => {
-                // Holding permits while waiting for others could deadlock.
-                (attempt.request_permit, attempt.connection_permit) = (None, None);
-                let size = self.file_size(attempt.url, &chain).await;
-                let headers = chain.0.last().cloned().unwrap_or_default();
-                let checked = range::check_end(range, slice.length, size, &headers);
-                checked.map_err(|defect| HttpError::defect(&url, defect))?
-            }
+        let file_size = if let Some(size) = slice.file_size {
+            size
+        } else {
+            // Holding permits while waiting for others could deadlock.
+            (attempt.request_permit, attempt.connection_permit) = (None, None);
+            let size = self.file_size(attempt.url, &chain).await;
+            let headers = chain.0.last().cloned().unwrap_or_default();
+            let checked = range::check_end(range, slice.length, size, &headers);
+            checked.map_err(|defect| HttpError::defect(&url, defect))?
         };
         Ok((RangeBytes { bytes, file_size }, chain))
     }

@@ -106,7 +106,7 @@ async fn other_responses_to_the_second_range_are_errors() {
     }
 }
 
-/// JFrog Artifactory removes `Content-Range`. The length and the size of the file prove the range.
+/// Artifactory removes `Content-Range`. The length and the size of the file prove the range.
 #[tokio::test]
 async fn ranges_without_content_range_are_read() {
     let part =

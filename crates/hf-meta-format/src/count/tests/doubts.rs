@@ -423,7 +423,7 @@ fn added_biases_of_one_stack_are_a_doubt() {
     };
     let text = ["model.layers.0.mlp.up_proj", "model.layers.1.mlp.up_proj"];
     let experts = ["model.layers.0.mlp.experts.0.up", "model.layers.0.mlp.experts.1.up"];
-    let tower = [&own[..], &[norm.clone()]].concat();
+    let tower = [&own[..], &[norm]].concat();
     assert!(is_doubt(text, &tower) && is_doubt(experts, &tower));
     // A layer with a bias that is not packed has real biases.
     let norm_bias = ("model.layers.0.norm.bias".to_owned(), Dtype::F16, &[64_u64][..]);

@@ -546,14 +546,13 @@ fn the_state_of_a_training_run_is_not_counted() {
         at = end;
     }
     let mut header = FileHeader::new(table.finish().unwrap(), 0..100);
-    let mut pickle = PickleSummary::default();
-    pickle.entries = [
+    let entries = [
         ("copy", TrainingEntry::Copy),
         ("adam", TrainingEntry::OptimizerState),
         ("config", TrainingEntry::Value),
-    ]
-    .map(|(name, role)| (name.to_owned(), role))
-    .into();
+    ];
+    let entries = entries.map(|(name, role)| (name.to_owned(), role)).into();
+    let pickle = PickleSummary { entries, ..PickleSummary::default() };
     header.pickle = Some(Box::new(pickle));
     let mut counter = Counter::new();
     counter.add_file(&header).unwrap();

@@ -162,7 +162,7 @@ impl ModelEntry {
     fn is_peer_of(&self, other: &Self) -> bool {
         const MAX_LENGTH: usize = 3;
 
-        let [one, two] = [&self.name, &other.name].map(|name| name.as_bytes());
+        let [one, two] = [&self.name, &other.name].map(String::as_bytes);
         let start = one.iter().zip(two).take_while(|(one, two)| one == two).count();
         let [one, two] = [&one[start..], &two[start..]];
         let end = one.iter().rev().zip(two.iter().rev()).take_while(|(one, two)| one == two);
@@ -202,17 +202,24 @@ mod tests {
     fn entry(name: &str, tensors: &[&str]) -> ModelEntry {
         let mut entry = ModelEntry::new(name.to_owned());
         let names: Vec<_> = tensors.iter().map(|tensor| format!("{name}.{tensor}")).collect();
-        names.iter().for_each(|name| entry.add_name(name));
-        names.iter().for_each(|name| entry.add_tensor(name, &[8, 4], 32));
+        for name in &names {
+            entry.add_name(name);
+        }
+        for name in &names {
+            entry.add_tensor(name, &[8, 4], 32);
+        }
         entry
     }
+
+    /// Two entries with their tensors, and whether each is a copy.
+    type Pair<'a> = (&'a str, &'a [&'a str], &'a str, &'a [&'a str], [bool; 2]);
 
     #[test]
     fn the_same_names_and_shapes_are_a_copy() {
         const MODEL: &[&str] = &["layers.0.weight", "layers.1.weight", "head.weight"];
         const WRAPPED: &[&str] = &["m.layers.0.weight", "m.layers.1.weight", "m.head.weight"];
 
-        let cases: [(&str, &[&str], &str, &[&str], [bool; 2]); 14] = [
+        let cases: [Pair<'_>; 14] = [
             ("model_state_dict", MODEL, "ema_model_state_dict", WRAPPED, [false, true]),
             ("model", MODEL, "model_avg", MODEL, [false, true]),
             ("model_avg", MODEL, "model", MODEL, [true, false]),

@@ -357,7 +357,9 @@ impl TensorFinder<'_, '_> {
         }
         // Without a state dictionary, nothing is known about the entries.
         if !has_model {
-            entries.iter_mut().for_each(|(_, role)| *role = None);
+            for (_, role) in &mut entries {
+                *role = None;
+            }
         }
         let is_other = |at: &u32| entries.iter().any(|(entry, role)| entry == at && role.is_some());
         let (others, model): (Vec<_>, Vec<_>) = children.rev().partition(is_other);

@@ -188,7 +188,7 @@ pub fn is_allowed_import(import: &str) -> bool {
 }
 
 /// The functions and classes outside of torch that only hold data, by their modules: arrays, numbers, settings, paths and
-/// dates. Each of them can be read in the source of `CPython` 3.14 and NumPy 2.4.
+/// dates. Each of them can be read in the source of `CPython` 3.14 and `NumPy` 2.4.
 const DATA: [(&str, &str); 11] = [
     ("numpy", "dtype ndarray"),
     ("numpy.core.multiarray", "_reconstruct scalar"),

@@ -563,7 +563,7 @@ pub fn is_part_of_file(path: &str) -> bool {
         numbers.into_iter().all(is_number)
     };
     let mut is_marked = false;
-    let all_are_known = rest[1..].split(['.', '-', '_']).all(|word| {
+    rest[1..].split(['.', '-', '_']).all(|word| {
         let mark = ["parts", "part", "split", "chunk", "piece"];
         let numbered = mark.iter().find_map(|mark| word.strip_prefix(mark));
         let is_letters = word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -572,8 +572,7 @@ pub fn is_part_of_file(path: &str) -> bool {
         let is_suffix = is_letters && (is_marked || word.len() == 2 && word.starts_with('a'));
         is_marked |= is_name;
         is_name || is_count(word) || word == "of" || is_suffix
-    });
-    all_are_known
+    })
 }
 
 /// Formats by file extension.
