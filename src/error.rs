@@ -135,8 +135,8 @@ pub enum Error {
     },
     /// Some shards are missing, and no index lists them.
     #[error(
-        "`{set}` is incomplete: found {found} of {total} shards and no index{}",
-        describe_missing(first_missing.as_deref())
+        "`{set}` {}",
+        describe_shards(*found, *total, first_missing.as_deref())
     )]
     #[non_exhaustive]
     IncompleteShards {
@@ -274,8 +274,13 @@ pub struct QuantizationNotFound {
 }
 
 /// Describes the first missing shard as the end of a sentence.
-fn describe_missing(shard: Option<&str>) -> String {
-    shard.map_or_else(String::new, |shard| format!("; the first missing one is `{shard}`"))
+fn describe_shards(found: usize, total: u32, first_missing: Option<&str>) -> String {
+    if found > total as usize {
+        return format!("has no index, and {found} shards, although the names imply {total}");
+    }
+    let missing = first_missing.map(|shard| format!("; the first missing one is `{shard}`"));
+    let missing = missing.unwrap_or_default();
+    format!("is incomplete: found {found} of {total} shards and no index{missing}")
 }
 
 /// Lists weights in other formats as the end of a sentence.

@@ -9,6 +9,7 @@ use reqwest::header::{
 
 use super::error::{Defect, HttpErrorKind};
 use super::rate_limit::parse_digits_saturating;
+use crate::formats::clip;
 
 /// The number of bytes to read from the start of a 200 response, even if fewer were requested. They contain most
 /// headers, and a server without range support sends them anyway.
@@ -16,8 +17,7 @@ const MIN_WHOLE_FILE_READ: u64 = 1 << 16;
 
 const UNKNOWN_LENGTH: &str = "the server sent the whole file without a `Content-Length`";
 
-const INVALID_CONTENT_RANGE: &str =
-    "`Content-Range` is missing or does not have the form `bytes a-b/size`";
+const INVALID_CONTENT_RANGE: &str = "`Content-Range` does not have the form `bytes a-b/size`";
 
 /// The description of a `Content-Encoding` that the request did not accept.
 pub(super) const UNEXPECTED_ENCODING: &str = "unexpected `Content-Encoding`";
@@ -31,14 +31,15 @@ pub(super) struct BodySlice {
     pub(super) length: u64,
     /// True if the body continues after the slice. The rest is not read.
     pub(super) is_prefix: bool,
-    /// The size of the whole file in bytes.
-    pub(super) file_size: u64,
+    /// The size of the whole file in bytes; `None` if the response does not state it.
+    pub(super) file_size: Option<u64>,
 }
 
 /// Checks a response against the requested range, and returns the slice of its body to read. Returns `None` for an
 /// error status.
 ///
-/// - `206`: `Content-Range` must be exactly the requested range, clamped to the end of the file.
+/// - `206`: `Content-Range` must be exactly the requested range, clamped to the end of the file. Some proxies remove it:
+///   then `Content-Length` must not exceed the range, and [`check_end`] must follow.
 /// - `200`: the body is the whole file, and the bytes before the range are skipped. A slice that starts at byte 0 may
 ///   be longer than the range.
 /// - `416`: accepted as an empty range if `Content-Range` shows that the file ends before the range.
@@ -71,9 +72,17 @@ pub(super) fn check_encoding(headers: &HeaderMap) -> Result<(), Defect> {
 
 fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, Defect> {
     check_encoding(headers)?;
+    if let (None, Some(length)) = (headers.get(CONTENT_RANGE), content_length(headers))
+        && (1..=range.end.saturating_sub(range.start)).contains(&length)
+    {
+        return Ok(BodySlice { offset: 0, length, is_prefix: false, file_size: None });
+    }
     let content_range = header_str(headers, &CONTENT_RANGE).and_then(parse_content_range);
-    let (found_first, found_last, file_size) =
-        content_range.ok_or_else(|| wrong_headers(INVALID_CONTENT_RANGE))?;
+    let missing = || {
+        let is_removed = !headers.contains_key(CONTENT_RANGE);
+        if is_removed { no_content_range(headers) } else { wrong_headers(INVALID_CONTENT_RANGE) }
+    };
+    let (found_first, found_last, file_size) = content_range.ok_or_else(missing)?;
     let (first, last) = (range.start, range.end.saturating_sub(1));
     if found_first != first || found_last != last.min(file_size - 1) {
         let found = format!("{found_first}-{found_last} of {file_size}");
@@ -82,8 +91,32 @@ fn partial_content(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice,
     let length = found_last - found_first + 1;
     match content_length(headers) {
         Some(found) if found != length => Err(wrong_length(length, found)),
-        _ => Ok(BodySlice { offset: 0, length, is_prefix: false, file_size }),
+        _ => Ok(BodySlice { offset: 0, length, is_prefix: false, file_size: Some(file_size) }),
     }
+}
+
+/// Checks that a slice without `Content-Range` ends where the range or the file ends, which proves that it is the
+/// requested range.
+pub(super) fn check_end(
+    range: &Range<u64>,
+    length: u64,
+    file_size: Option<u64>,
+    headers: &HeaderMap,
+) -> Result<u64, Defect> {
+    let is_range = |size: &u64| range.start.checked_add(length) == Some(range.end.min(*size));
+    file_size.filter(is_range).ok_or_else(|| no_content_range(headers))
+}
+
+/// Returns the defect of a response without `Content-Range`, with the name of the server or proxy that may have removed it.
+fn no_content_range(headers: &HeaderMap) -> Defect {
+    let named = ["via", "x-artifactory-id", "x-jfrog-version", "server"];
+    let named = named.iter().find_map(|name| Some((name, headers.get(*name)?.to_str().ok()?)));
+    let name =
+        named.map_or_else(String::new, |(name, value)| format!(" (`{name}: {}`)", clip(value)));
+    wrong_headers(format!(
+        "`Content-Range` is missing, so that the bytes may be other ones than requested; a proxy{name} may have \
+         removed it"
+    ))
 }
 
 fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, Defect> {
@@ -94,7 +127,8 @@ fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, Defe
     let file_size = content_length(headers).ok_or_else(|| wrong_headers(UNKNOWN_LENGTH))?;
     let end = if range.start == 0 { range.end.max(MIN_WHOLE_FILE_READ) } else { range.end };
     let (offset, end) = (range.start.min(file_size), end.min(file_size));
-    Ok(BodySlice { offset, length: end - offset, is_prefix: end < file_size, file_size })
+    let (length, is_prefix) = (end - offset, end < file_size);
+    Ok(BodySlice { offset, length, is_prefix, file_size: Some(file_size) })
 }
 
 /// Returns an empty slice if a 416 response states the file size and the file ends before the range. The error body is
@@ -102,7 +136,7 @@ fn whole_file(range: &Range<u64>, headers: &HeaderMap) -> Result<BodySlice, Defe
 fn not_satisfiable(range: &Range<u64>, headers: &HeaderMap) -> Option<BodySlice> {
     let file_size =
         parse_digits_saturating(header_str(headers, &CONTENT_RANGE)?.strip_prefix("bytes */")?)?;
-    let part = BodySlice { offset: 0, length: 0, is_prefix: true, file_size };
+    let part = BodySlice { offset: 0, length: 0, is_prefix: true, file_size: Some(file_size) };
     (file_size <= range.start).then_some(part)
 }
 
@@ -132,7 +166,7 @@ fn parse_content_range(content_range: &str) -> Option<(u64, u64, u64)> {
         .then_some((first, last, size))
 }
 
-fn content_length(headers: &HeaderMap) -> Option<u64> {
+pub(super) fn content_length(headers: &HeaderMap) -> Option<u64> {
     parse_digits_saturating(header_str(headers, &CONTENT_LENGTH)?)
 }
 
@@ -179,8 +213,9 @@ mod tests {
 
     #[test]
     fn a_206_with_the_requested_range_is_accepted() {
-        let part =
-            |length| Ok(Some(BodySlice { offset: 0, length, is_prefix: false, file_size: 500 }));
+        let part = |length| {
+            Ok(Some(BodySlice { offset: 0, length, is_prefix: false, file_size: Some(500) }))
+        };
         assert_eq!(check_response(&PREFIX, 206, &[("content-range", "bytes 0-7/500")]), part(8));
         assert_eq!(
             check_response(
@@ -190,7 +225,8 @@ mod tests {
             ),
             part(100)
         );
-        let clamped = Ok(Some(BodySlice { offset: 0, length: 5, is_prefix: false, file_size: 5 }));
+        let clamped =
+            Ok(Some(BodySlice { offset: 0, length: 5, is_prefix: false, file_size: Some(5) }));
         assert_eq!(check_response(&PREFIX, 206, &[("content-range", "bytes 0-4/5")]), clamped);
     }
 
@@ -224,7 +260,30 @@ mod tests {
                 "{content_range}"
             );
         }
-        assert_eq!(check_response(&HEADER, 206, &[]), Err(wrong_headers(INVALID_CONTENT_RANGE)));
+    }
+
+    /// Artifactory removes it.
+    #[test]
+    fn a_206_without_content_range_needs_a_length_that_proves_the_range() {
+        let check = |pairs: &[(&'static str, &'static str)], file_size| {
+            let headers = headers(pairs);
+            let slice = partial_content(&HEADER, &headers)?;
+            check_end(&HEADER, slice.length, file_size, &headers)
+        };
+        assert_eq!(check(&[("content-length", "100")], Some(500)), Ok(500));
+        // The file ends inside of the range.
+        assert_eq!(check(&[("content-length", "92")], Some(100)), Ok(100));
+        let error = |pairs: &[(&'static str, &'static str)], file_size| {
+            check(pairs, file_size).unwrap_err().1
+        };
+        let proxy = ("server", "Artifactory/7.98.9");
+        for (length, file_size) in
+            [("99", Some(500)), ("100", None), ("0", Some(500)), ("500", Some(500))]
+        {
+            let message = error(&[("content-length", length), proxy], file_size);
+            assert!(message.contains("`server: Artifactory/7.98.9`"), "{message}");
+        }
+        assert!(error(&[], Some(500)).starts_with("`Content-Range` is missing"));
     }
 
     #[test]
@@ -242,7 +301,7 @@ mod tests {
     #[test]
     fn the_requested_part_of_a_200_is_read() {
         let part = |offset, length, is_prefix, file_size| {
-            Ok(Some(BodySlice { offset, length, is_prefix, file_size }))
+            Ok(Some(BodySlice { offset, length, is_prefix, file_size: Some(file_size) }))
         };
         let cases = [
             (PREFIX, "500", part(0, 500, false, 500)),
@@ -269,8 +328,14 @@ mod tests {
 
     #[test]
     fn a_416_with_the_file_size_is_an_empty_range() {
-        let part =
-            |file_size| Ok(Some(BodySlice { offset: 0, length: 0, is_prefix: true, file_size }));
+        let part = |file_size| {
+            Ok(Some(BodySlice {
+                offset: 0,
+                length: 0,
+                is_prefix: true,
+                file_size: Some(file_size),
+            }))
+        };
         assert_eq!(check_response(&PREFIX, 416, &[("content-range", "bytes */0")]), part(0));
         assert_eq!(check_response(&HEADER, 416, &[("content-range", "bytes */8")]), part(8));
         assert_eq!(check_response(&HEADER, 416, &[("content-range", "bytes */500")]), Ok(None));
@@ -340,7 +405,7 @@ mod tests {
             prop_assert_eq!(checked.is_ok(), is_right);
             if let Ok(part) = checked {
                 let length = range.end.min(size) - start;
-                let expected = BodySlice { offset: 0, length, is_prefix: false, file_size: size };
+                let expected = BodySlice { offset: 0, length, is_prefix: false, file_size: Some(size) };
                 prop_assert_eq!(part, Some(expected));
             }
         }

@@ -10,6 +10,7 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::sink::SinkExt;
 use futures::stream::{Stream, StreamExt, select};
 use reqwest::StatusCode;
+use reqwest::header::LOCATION;
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
@@ -21,6 +22,9 @@ use super::error::{HttpError, HttpErrorKind};
 use super::rate_limit_gate::GateKey;
 use super::{body, range, send};
 use crate::base::{BodyEvent, RangeBytes};
+
+/// The header with the size of a file that is stored outside of the Git repository.
+const X_LINKED_SIZE: &str = "x-linked-size";
 
 impl Http {
     /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be
@@ -81,8 +85,30 @@ impl Http {
             Ok(None) => return Err(HttpError::status(attempt.url, &response)),
             Err(defect) => return Err(HttpError::defect(response.url(), defect)),
         };
+        let url = response.url().clone();
         let bytes = body::read_slice(response, &slice, attempt).await?;
-        Ok((RangeBytes { bytes, file_size: slice.file_size }, chain))
+        let file_size = if let Some(size) = slice.file_size {
+            size
+        } else {
+            // Holding permits while waiting for others could deadlock.
+            (attempt.request_permit, attempt.connection_permit) = (None, None);
+            let size = self.file_size(attempt.url, &chain).await;
+            let headers = chain.0.last().cloned().unwrap_or_default();
+            let checked = range::check_end(range, slice.length, size, &headers);
+            checked.map_err(|defect| HttpError::defect(&url, defect))?
+        };
+        Ok((RangeBytes { bytes, file_size }, chain))
+    }
+
+    /// Returns the size of a file, of which a range arrived in a response that does not state the size.
+    async fn file_size(&self, url: &Url, chain: &ResponseChain) -> Option<u64> {
+        let linked = |chain: &ResponseChain| chain.header(X_LINKED_SIZE)?.parse().ok();
+        if let Some(size) = linked(chain) {
+            return Some(size);
+        }
+        let chain = self.head(url, X_LINKED_SIZE).await.ok()?;
+        let last = chain.0.last().filter(|headers| !headers.contains_key(LOCATION));
+        linked(&chain).or_else(|| range::content_length(last?))
     }
 
     async fn try_stream(

@@ -215,7 +215,7 @@ impl Call {
             counted.map_err(|source| self.index_error(&path, source))?;
         report.findings.extend(self.source_findings());
         report.fetch = self.fetch_stats(report.fetch.weight_bytes);
-        report.format = self.format(&path).name();
+        report.set_format(self.format(&path).name());
         report.source.clone_from(&self.context.source);
         report.commit.clone_from(&self.state.commit);
         // Without the Hub's response, the files were read with the next best plan.

@@ -51,7 +51,10 @@ pub(crate) fn bad_files() -> Vec<(File, &'static str)> {
             starting_with(1_000, 1_007),
             "a header of 1000 bytes does not fit in a file of 1007 bytes",
         ),
-        (File::from_bytes(pointer), "the file looks like a Git LFS pointer"),
+        (
+            File::from_bytes(pointer),
+            "the file looks like a Git LFS pointer in place of its content (`git lfs pull` fetches it)",
+        ),
         (File::from_bytes(page), "the file looks like an HTML or XML page"),
         (
             file_with_header("{nope}", 0),

@@ -38,6 +38,7 @@ mod differential;
 mod docs;
 mod documented;
 mod faults;
+mod field;
 mod fixtures;
 mod gguf;
 #[cfg(target_os = "linux")]

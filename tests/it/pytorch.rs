@@ -56,8 +56,8 @@ fn messages(report: &CountReport) -> Vec<String> {
     report.findings.iter().map(ToString::to_string).collect()
 }
 
-const PICKLED: &str = "the weights are pickles, which can execute code when they are loaded; a bot of the Hub offers \
-                       conversions to safetensors as pull requests (`refs/pr/N`)";
+const PICKLED: &str =
+    "the weights are pickles, which can execute code when they are loaded; safetensors cannot";
 
 #[tokio::test]
 async fn a_checkpoint_is_read_if_there_are_no_safetensors() {
@@ -68,7 +68,7 @@ async fn a_checkpoint_is_read_if_there_are_no_safetensors() {
     assert_eq!((report.filepaths[0].as_str(), cdn_requests(&hub)), ("pytorch_model.bin", 1));
     // Two usual names, the listing, the file, and its redirect.
     assert_eq!(report.fetch.requests, 5);
-    let shared = "1 tensors share stored elements, which are counted once: `lm_head.weight` is stored in `wte.weight`";
+    let shared = "1 tensor with shared elements, which are counted once: `lm_head.weight` is stored in `wte.weight`";
     assert_eq!(messages(&report), [shared, PICKLED]);
     assert!(report.findings.iter().all(|finding| finding.severity() == Severity::Note));
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use hf_meta::formats::safetensors::{
     DetectedFormat, HeaderError, HeaderErrorKind, IndexError, IndexErrorKind,
 };
+use hf_meta::formats::weight_sets::{SPLIT_FILE, is_part_of_file};
 use hf_meta::results::text::duration;
 use hf_meta::{
     Endpoint, Error, ErrorKind, HttpErrorKind, HubCacheMiss, QuantizationNotFound, Source,
@@ -26,6 +27,10 @@ const INSPECTION_WORDS: [&str; 5] = ["count", "get", "info", "inspect", "show"];
 
 const UNKNOWN_FORMAT: &str =
     "only safetensors, GGUF and PyTorch files and their indexes can be read";
+
+/// The hint for a file that was cut into parts.
+const JOIN: &str =
+    "the file was cut into parts: download all of them, and join them in order with `cat`";
 
 /// The hint for an HTML page instead of a file.
 const WEB_PAGE: &str =
@@ -146,6 +151,8 @@ fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
         found.iter().any(|weights| weights.format.starts_with(format))
     };
     Some(match error {
+        Error::NoWeights { other_formats, .. } if has(other_formats, SPLIT_FILE) => JOIN,
+        Error::InvalidHeader { file, .. } if is_part_of_file(file) => JOIN,
         Error::NoWeights { other_formats, .. } if has(other_formats, "GGUF") => {
             "omit {--weights}, or set it to gguf"
         }
@@ -316,8 +323,8 @@ fn other_content(source: &RepoArg, detected: DetectedFormat) -> &'static str {
             "this is only a Git LFS pointer; in a clone, run `git lfs pull`"
         }
         DetectedFormat::Html if !source.is_local() => WEB_PAGE,
-        DetectedFormat::Zip | DetectedFormat::Pickle => {
-            "the extension selects the format: checkpoints of PyTorch end with .bin, .pt, .pth or .ckpt"
+        DetectedFormat::Tar => {
+            "only archives of torch 1.6 or later and pickles are read: load the file with `torch.load`, and save it again"
         }
         DetectedFormat::Html | DetectedFormat::Json | DetectedFormat::Text => UNKNOWN_FORMAT,
         _ => invalid_files(source),

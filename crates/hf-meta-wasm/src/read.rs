@@ -111,7 +111,7 @@ impl Call {
         let (built, mut report, cache) =
             builder.count(config, &path, self.memory).map_err(failed)?;
         report.findings.extend(self.findings());
-        report.format = format;
+        report.set_format(format);
         report.source.clone_from(&self.options.source);
         report.commit.clone_from(&self.options.commit);
         report.plan = self.options.plan;

@@ -9,7 +9,7 @@ use hf_meta::results::text::{bytes, escape, short, thousands};
 use hf_meta::{CountReport, Error};
 use serde_json::{Value, to_value};
 
-use super::parameters::{bits_per_parameter, scalar_bytes};
+use super::parameters::bits_per_parameter;
 use crate::memory::{answer, known, stores_cache};
 use crate::output::{Page, if_any};
 use crate::table::{OutputFormat, Shrink, Table};
@@ -141,7 +141,7 @@ impl OverviewRow {
             dtype: main.map_or_else(String::new, |(dtype, _)| escape(dtype.as_str())),
             bytes: Some(count.totals().bytes),
             bits: if_any(count.total(), |total| {
-                bits_per_parameter(count.totals().bytes - scalar_bytes(count), total)
+                bits_per_parameter(breakdown.weight_bytes(), total)
             }),
             memory: report.memory.as_deref().map(MemoryCells::new),
             quantization: report.quantization().map_or_else(String::new, escape),

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io;
 
-use hf_meta::count::{Buffer, DtypeCount, TensorGroup};
+use hf_meta::count::DtypeCount;
 use hf_meta::formats::weight_sets::shard_pattern;
 use hf_meta::formats::{ModelDescription, WeightsKind};
 use hf_meta::memory::CacheLayout;
 use hf_meta::results::Adapter;
 use hf_meta::results::text::{bytes, counted, escape, share, short, thousands};
-use hf_meta::{CountReport, ParameterCount, WeightSet};
+use hf_meta::{CountReport, WeightSet};
 
 use super::explain;
 use crate::output::{Page, if_any, joined};
@@ -91,10 +91,7 @@ fn size(report: &CountReport) -> Option<String> {
     let buffers = breakdown.groups.iter().filter(|group| group.buffer.is_some());
     let buffers = buffers.map(|group| group.count.parameters).fold(0, u64::saturating_add);
     let buffers = if_any(buffers, |buffers| format!(", of which {} are buffers", short(buffers)));
-    let is_state = |group: &&TensorGroup| group.buffer == Some(Buffer::OptimizerState);
-    let states = breakdown.groups.iter().filter(is_state).map(|group| group.count.bytes);
-    let states = states.fold(scalar_bytes(&report.parameter_count), u64::saturating_add);
-    let bits = bits_per_parameter(totals.bytes.saturating_sub(states), parameters);
+    let bits = bits_per_parameter(breakdown.weight_bytes(), parameters);
     let [bf16, int8, int4] = [parameters.saturating_mul(2), parameters, parameters.div_ceil(2)];
     let [bf16, int8, int4] = [bf16, int8, int4].map(bytes);
     let noun = if parameters == 1 { "parameter" } else { "parameters" };
@@ -172,13 +169,6 @@ pub(super) fn files_and_tensors(report: &CountReport) -> String {
     let commit = report.commit.as_ref();
     let commit = commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
     format!("{files}, {}{scalars}{commit}", counted(totals.tensors, "tensor"))
-}
-
-/// Returns the bytes of scalars, which are not counted as parameters.
-pub(super) fn scalar_bytes(count: &ParameterCount) -> u64 {
-    let bits =
-        count.rows().map(|(dtype, row)| row.scalars.saturating_mul(dtype.bits().unwrap_or(0)));
-    bits.fold(0, u64::saturating_add) / 8
 }
 
 /// Formats the number of stored bits per parameter, as in `16` or `4.25`.

@@ -1,12 +1,12 @@
 //! The verification of the weight sets that a loader loads together.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::results::{Finding, VerifiedSet, VerifyReport, bounded};
 use crate::steps::{Target, pipeline_components};
 use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
 use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
-use hf_meta_format::formats::{RepoPath, WeightsKind, clip};
+use hf_meta_format::formats::{DetectedFormat, RepoPath, WeightsKind, clip};
 
 /// The maximum number of weight sets to verify in one call.
 const MAX_SETS: usize = 1_000;
@@ -46,7 +46,10 @@ impl<'a> Verification<'a> {
     pub fn add_components(&mut self, path: &RepoPath, json: Result<Vec<u8>, Finding>) {
         let file = clip(path.as_str());
         let listed = json.and_then(|json| {
-            let reason = "it is not a JSON object".to_owned();
+            let reason = DetectedFormat::recognize(&json).map_or_else(
+                || "it is not a JSON object".to_owned(),
+                |found| format!("the file looks like {found}"),
+            );
             let unusable = || Finding::UnusableConfig { file: file.clone(), reason };
             pipeline_components(path, &json).ok_or_else(unusable)
         });
@@ -81,7 +84,9 @@ impl<'a> Verification<'a> {
     pub fn finish(self, report: &mut VerifyReport) {
         let wanted = matches!(self.target, Target::Folder(_) | Target::Quantization(_));
         let verified: HashSet<_> = report.sets.iter().map(|set| &set.path).collect();
-        let unchecked = self.layout.sets.iter().filter(|set| !verified.contains(&set.path));
+        let files: BTreeSet<_> = report.filepaths.iter().cloned().collect();
+        let is_checked = |set: &&WeightSet| verified.contains(&set.path) || set.is_part_of(&files);
+        let unchecked = self.layout.sets.iter().filter(|set| !is_checked(set));
         report.unchecked = wanted.then(|| unchecked.cloned().collect());
         let twins = self.layout.stored_twice(&self.loaded);
         let twins = bounded(twins.map(|(file, index)| Finding::StoredTwice {

@@ -2,7 +2,9 @@
 //!
 //! `AutoGPTQ` and Neural Compressor store a bias of zeros next to the packed weights of every module. They are no
 //! parameters of the model, which only its configuration shows. Without it, they are suspected if only packed modules have
-//! a bias, and all of them.
+//! a bias, and all of them. Each stack of layers is judged alone: a vision tower has separate biases.
+
+use std::collections::BTreeMap;
 
 use super::expected_weights::ExpectedWeights;
 use super::names::TensorName;
@@ -13,10 +15,27 @@ use hf_meta_format::formats::TensorInfo;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Biases {
     patterns: Vec<ModuleBiases>,
-    /// The number of all biases.
+    stacks: BTreeMap<Box<str>, StackSums>,
+}
+
+/// The numbers of all biases and of all packed modules in a stack of layers.
+#[derive(Clone, Copy, Debug, Default)]
+struct StackSums {
     stored: u64,
-    /// The number of all packed modules.
     packed_modules: u64,
+}
+
+/// Returns the stack of layers that contains a module: its name up to the first number, or nothing.
+fn stack_of(module: &str) -> &str {
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut end = 0;
+    for part in module.split_inclusive('.') {
+        if is_number(part.trim_end_matches('.')) {
+            return &module[..end];
+        }
+        end += part.len();
+    }
+    ""
 }
 
 /// The biases whose names have a common pattern.
@@ -25,7 +44,9 @@ struct ModuleBiases {
     pattern: usize,
     /// The first of their modules, by name.
     module: String,
-    group: TensorGroup,
+    tensors: u64,
+    /// The totals over the biases; `None` if they belong to routed experts, and are part of other sums.
+    group: Option<TensorGroup>,
     /// True if they belong to packed modules of a layout whose writers add biases.
     is_packed: bool,
     /// True if the model has them; `None` if it is unknown.
@@ -39,7 +60,22 @@ impl Biases {
     /// The maximum number of patterns. Models have a dozen.
     const MAX_PATTERNS: usize = 64;
 
-    /// Adds a bias. Returns its group if it is none, or if there are too many.
+    /// The maximum number of stacks of layers. Models have a few.
+    const MAX_STACKS: usize = 64;
+
+    /// Returns the sums of the stack that contains a module; `None` if there are too many stacks.
+    fn stack(&mut self, module: &str) -> Option<&mut StackSums> {
+        let stack = stack_of(module);
+        if !self.stacks.contains_key(stack) {
+            if self.stacks.len() == Self::MAX_STACKS {
+                return None;
+            }
+            self.stacks.insert(stack.into(), StackSums::default());
+        }
+        self.stacks.get_mut(stack)
+    }
+
+    /// Adds a bias. Returns its group if it is none, if it belongs to routed experts, or if there are too many.
     pub(super) fn add(
         &mut self,
         name: &TensorName<'_>,
@@ -47,26 +83,42 @@ impl Biases {
         group: TensorGroup,
     ) -> Option<TensorGroup> {
         let is_stored = group.counted_as == CountedAs::AsStored && group.buffer.is_none();
-        self.stored += u64::from(is_stored);
-        // The biases of experts are part of other sums.
-        let found = name.biased_module().filter(|_| is_stored && name.experts(tensor).is_none());
-        let Some((module, pattern)) = found else {
+        if is_stored && let Some(stack) = self.stack(name.name) {
+            stack.stored += 1;
+        }
+        let Some((module, pattern)) = name.biased_module().filter(|_| is_stored) else {
             return Some(group);
         };
-        let is_like =
-            |biases: &&mut ModuleBiases| biases.pattern == pattern && biases.group.is_like(&group);
+        let of_experts = name.experts(tensor).is_some();
+        let is_like = |biases: &&mut ModuleBiases| {
+            biases.pattern == pattern
+                && biases.group.as_ref().map_or(of_experts, |known| known.is_like(&group))
+        };
         if let Some(biases) = self.patterns.iter_mut().find(is_like) {
-            biases.group.count = biases.group.count.saturating_add(&group.count);
+            biases.tensors += 1;
             if module < &*biases.module {
                 module.clone_into(&mut biases.module);
             }
-        } else if self.patterns.len() < Self::MAX_PATTERNS {
-            let (module, is_packed, are_own) = (module.to_owned(), false, None);
-            self.patterns.push(ModuleBiases { pattern, module, group, is_packed, are_own });
-        } else {
+            if let Some(sums) = &mut biases.group {
+                sums.count = sums.count.saturating_add(&group.count);
+                return None;
+            }
             return Some(group);
         }
-        None
+        if self.patterns.len() == Self::MAX_PATTERNS {
+            return Some(group);
+        }
+        let (module, is_packed, are_own, tensors) = (module.to_owned(), false, None, 1);
+        let (own, rest) = if of_experts { (None, Some(group)) } else { (Some(group), None) };
+        self.patterns.push(ModuleBiases {
+            pattern,
+            module,
+            tensors,
+            group: own,
+            is_packed,
+            are_own,
+        });
+        rest
     }
 
     /// Adds a packed module, and what is known about its bias and those of modules whose names differ only in numbers.
@@ -76,29 +128,56 @@ impl Biases {
         layout: &str,
         expected: Option<&ExpectedWeights<'_>>,
     ) {
-        self.packed_modules += 1;
+        if let Some(stack) = self.stack(module) {
+            stack.packed_modules += 1;
+        }
         for biases in self.patterns.iter_mut().filter(|biases| biases.module == module) {
             biases.is_packed = Self::LAYOUTS.contains(&layout);
             biases.are_own = expected.and_then(|expected| expected.has_bias(module));
         }
     }
 
-    /// Returns whether only packed modules have a bias, and all of them, as if the packer had added it. A single module
-    /// shows nothing.
-    fn follow_packing(&self) -> bool {
-        let packed = self.patterns.iter().filter(|biases| biases.is_packed);
-        let packed: u64 = packed.map(|biases| biases.group.count.tensors).sum();
-        packed > 1 && [self.packed_modules, self.stored] == [packed; 2]
+    /// Returns whether only packed modules of a stack have a bias, and all of them, as if the packer had added it. A single
+    /// module shows nothing.
+    fn follow_packing(&self, stack: &str) -> bool {
+        let packed = self.patterns.iter();
+        let packed = packed.filter(|biases| biases.is_packed && stack_of(&biases.module) == stack);
+        let packed: u64 = packed.map(|biases| biases.tensors).sum();
+        let sums = self.stacks.get(stack).copied().unwrap_or_default();
+        packed > 1 && [sums.packed_modules, sums.stored] == [packed; 2]
     }
 
-    /// Returns the first module whose bias may be the packer's.
+    /// Returns the first module whose bias may be the packer's. The biases of experts are counted, even if the model has
+    /// none.
     pub(super) fn doubt(&self) -> Option<&str> {
-        let unknown = self.patterns.iter().find(|biases| biases.are_own.is_none());
-        unknown.filter(|_| self.follow_packing()).map(|biases| &*biases.module)
+        let is_doubtful = |biases: &&ModuleBiases| match biases.are_own {
+            Some(are_own) => !are_own && biases.is_packed && biases.group.is_none(),
+            None => self.follow_packing(stack_of(&biases.module)),
+        };
+        self.patterns.iter().find(is_doubtful).map(|biases| &*biases.module)
     }
 
     /// Returns the groups, with `true` for those that the packer added.
     pub(super) fn finish(self) -> impl Iterator<Item = (TensorGroup, bool)> {
-        self.patterns.into_iter().map(|biases| (biases.group, biases.are_own == Some(false)))
+        let patterns = self.patterns.into_iter();
+        patterns.filter_map(|biases| Some((biases.group?, biases.are_own == Some(false))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_ends_before_the_first_number() {
+        for (module, stack) in [
+            ("model.language_model.layers.7.mlp.up_proj", "model.language_model.layers."),
+            ("visual.blocks.0.attn.qkv.bias", "visual.blocks."),
+            ("0.linear", ""),
+            ("lm_head", ""),
+            ("", ""),
+        ] {
+            assert_eq!(stack_of(module), stack, "{module}");
+        }
     }
 }

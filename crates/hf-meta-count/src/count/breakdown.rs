@@ -62,6 +62,27 @@ impl CountBreakdown {
             self.unknown_method.is_some() && self.module_kinds.is_empty() && !self.is_confirmed;
         self.unresolved.is_empty() && !is_unknown
     }
+
+    /// Returns the bytes of the model: of all tensors but the state of a training run and copies of counted weights.
+    pub fn model_bytes(&self) -> u64 {
+        let bytes = self.model_groups().map(|group| group.count.bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// Returns the bytes of the model's weights, including everything that is needed to unpack them, but without scalars.
+    pub fn weight_bytes(&self) -> u64 {
+        let groups = self.model_groups().filter(|group| group.counted_as != CountedAs::Scalar);
+        groups.map(|group| group.count.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Returns the groups of tensors that belong to the model.
+    fn model_groups(&self) -> impl Iterator<Item = &TensorGroup> {
+        self.groups.iter().filter(|group| match group.buffer {
+            Some(Buffer::OptimizerState | Buffer::TrainingValue) => false,
+            Some(Buffer::EmaCopy) => group.count.counted > 0,
+            _ => true,
+        })
+    }
 }
 
 /// Quantized modules with the same packing and components.

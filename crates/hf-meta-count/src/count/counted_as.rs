@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hf_meta_format::base::text::named_enum;
-use hf_meta_format::formats::TensorInfo;
+use hf_meta_format::formats::{TensorInfo, TrainingEntry};
 
 /// The class of a tensor, which determines how its parameters are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +23,8 @@ pub enum CountedAs {
     EmaCopy,
     /// The tensor is not counted, because it is the state of an optimizer, which no model contains.
     OptimizerState,
+    /// The tensor is not counted, because it is a value of a training run, such as a hyperparameter.
+    TrainingValue,
     /// The tensor looks packed, but its size could not be derived. Each element is counted as a parameter.
     Unresolved,
 }
@@ -45,9 +47,29 @@ pub(super) enum TensorUse {
     Auxiliary(AuxiliaryTensor),
     /// Packed weights of an unknown number.
     Unresolved,
+    /// A copy of weights that are counted.
+    Copy,
 }
 
 impl TensorUse {
+    /// Returns the use of a tensor in an entry of a training checkpoint.
+    pub(super) fn of_entry(entry: TrainingEntry) -> Self {
+        match entry {
+            TrainingEntry::Copy => Self::Copy,
+            TrainingEntry::OptimizerState => Self::Stored(Some(Buffer::OptimizerState)),
+            TrainingEntry::Value => Self::Stored(Some(Buffer::TrainingValue)),
+        }
+    }
+
+    /// Returns the kind of buffer.
+    pub(super) fn buffer(self) -> Option<Buffer> {
+        match self {
+            Self::Stored(buffer) => buffer,
+            Self::Copy => Some(Buffer::EmaCopy),
+            _ => None,
+        }
+    }
+
     /// Returns the class of a tensor with this use.
     pub(super) fn class(self, tensor: &TensorInfo) -> CountedAs {
         match self {
@@ -61,7 +83,9 @@ impl TensorUse {
                 CountedAs::AuxiliaryTensor(AuxiliaryTensor::Scale)
             }
             _ if tensor.is_scalar() => CountedAs::Scalar,
+            Self::Copy => CountedAs::EmaCopy,
             Self::Stored(Some(Buffer::OptimizerState)) => CountedAs::OptimizerState,
+            Self::Stored(Some(Buffer::TrainingValue)) => CountedAs::TrainingValue,
             Self::Unresolved => CountedAs::Unresolved,
             Self::Stored(_) | Self::Auxiliary(_) => CountedAs::AsStored,
         }
@@ -78,6 +102,7 @@ impl fmt::Display for CountedAs {
             Self::TiedCopy => f.write_str("copy of a tied embedding, not counted"),
             Self::EmaCopy => f.write_str("EMA copy, not counted"),
             Self::OptimizerState => f.write_str("optimizer state, not counted"),
+            Self::TrainingValue => f.write_str("value of the training run, not counted"),
             Self::Unresolved => f.write_str("as stored, packing unresolved"),
         }
     }
@@ -186,6 +211,8 @@ named_enum! {
         EmaCopy "EMA copy",
         /// The state of an optimizer, which is not counted.
         OptimizerState "optimizer state",
+        /// A value of a training run, such as a hyperparameter, which is not counted.
+        TrainingValue "value of the training run",
     }
 }
 
@@ -267,11 +294,13 @@ impl Buffer {
     /// CompVis/latent-diffusion, `ema_pytorch`, `timm`, Lightning, `BasicSR`, diffusers, `stylegan2-pytorch`.
     fn training_state(name: &str) -> Option<Self> {
         let name = name.strip_prefix("state_dict.").unwrap_or(name);
-        match name.split_once('.')?.0 {
-            "model_ema" | "ema_model" | "ema" | "ema_state_dict" | "state_dict_ema"
-            | "params_ema" | "module_ema" | "net_ema" | "g_ema" | "ema_unet" | "shadow_params" => {
-                Some(Self::EmaCopy)
-            }
+        let group = name.split_once('.')?.0;
+        let is_average = |word: &str| {
+            ["ema", "avg", "averaged"].iter().any(|name| word.eq_ignore_ascii_case(name))
+        };
+        match group {
+            "shadow_params" => Some(Self::EmaCopy),
+            _ if group.split('_').any(is_average) => Some(Self::EmaCopy),
             "optimizer" | "optimizers" | "optimizer_states" | "optimizer_state_dict" => {
                 Some(Self::OptimizerState)
             }

@@ -1,6 +1,6 @@
 //! The counter that all reading paths share.
 
-use super::config::{Configs, MetadataShapes, QUANTIZE_CONFIG};
+use super::config::{Configs, HF_QUANT_CONFIG, MODELOPT_PARTS, MetadataShapes, QUANTIZE_CONFIG};
 use super::counted_as::TensorUse;
 use super::doubts::Siblings;
 use super::expected_weights::ExpectedWeights;
@@ -101,7 +101,16 @@ impl Counter {
         if let Some(metadata) = header.metadata() {
             self.shapes.add_metadata(metadata);
         }
-        header.tensors().try_for_each(|name, tensor| self.add(name, tensor))
+        let pickle = header.pickle.as_deref().filter(|pickle| !pickle.entries.is_empty());
+        header.tensors().try_for_each(|name, tensor| {
+            match pickle.and_then(|pickle| pickle.entry_of(name)) {
+                None => self.add(name, tensor),
+                Some(entry) => {
+                    let added = self.sums.add_uncounted(tensor, TensorUse::of_entry(entry));
+                    added.ok_or_else(|| CountOverflow::new(name))
+                }
+            }
+        })
     }
 
     /// Adds the tensors of a self-describing file: their shapes are the shapes of the weights.
@@ -156,6 +165,10 @@ impl Counter {
             if found.unresolved.iter().any(is_open) {
                 return Some(QUANTIZE_CONFIG);
             }
+            let mut kinds = found.module_kinds.iter().flat_map(|kind| &kind.components);
+            if kinds.any(|(name, _)| MODELOPT_PARTS.contains(name)) {
+                return Some(HF_QUANT_CONFIG);
+            }
         }
         (self.has_experts && configs.experts.is_empty()).then_some(Configs::PARAMS)
     }
@@ -168,7 +181,9 @@ impl Counter {
 /// to request `config.json` before all headers have arrived.
 pub fn needs_config(header: &FileHeader) -> bool {
     let mut names = NamePatterns::default();
-    let mut tensors = header.tensors().iter();
+    let is_other =
+        |name: &str| header.pickle.as_ref().is_some_and(|pickle| pickle.entry_of(name).is_some());
+    let mut tensors = header.tensors().iter().filter(|(name, _)| !is_other(name));
     !header.is_self_describing
         && tensors.any(|(name, tensor)| {
             ClassifiedName::new(names.read(name), &tensor).needs_config(&tensor)

@@ -148,6 +148,12 @@ pub(crate) fn container_bits(dtype: &Dtype) -> Option<u64> {
     if is_container { dtype.bits() } else { None }
 }
 
+/// Returns whether a tensor may contain packed weights, if only its dtype speaks for it. Writers that use words of 64 bits
+/// store scales, too.
+pub(super) fn is_packed_integer(dtype: &Dtype) -> bool {
+    container_bits(dtype).is_some_and(|bits| bits < 64)
+}
+
 /// Returns the name of a component without the mark of a suffix.
 pub(super) fn without_star(name: &str) -> &str {
     name.strip_prefix('*').unwrap_or(name)

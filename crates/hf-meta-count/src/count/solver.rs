@@ -7,7 +7,7 @@ use super::counted_as::TensorUse;
 use super::doubts::Siblings;
 use super::expected_weights::ExpectedWeights;
 use super::methods::{ConfiguredMethod, Solved, methods_of, solve};
-use super::module::{ComponentTensor, Module, Role, container_bits};
+use super::module::{ComponentTensor, Module, Role, container_bits, is_packed_integer};
 use super::names::NamePatterns;
 use super::parameter_count::CountResult;
 use super::pending::PendingTensors;
@@ -34,6 +34,10 @@ pub(super) struct Solver<'a> {
     /// The name of the current tensor, in memory that is reused.
     name: String,
 }
+
+/// The names of the scales of attention and its cache. Source: `vllm/model_executor/layers/quantization/kv_cache.py`.
+const CACHE_SCALES: [&str; 7] =
+    ["q_scale", "k_scale", "v_scale", "kv_scale", "k_cache_scale", "v_cache_scale", "prob_scale"];
 
 /// The number of recent solutions to reuse. Experts have two or three kinds of modules.
 const MAX_RECENT: usize = 4;
@@ -117,9 +121,7 @@ impl<'a> Solver<'a> {
         module.tensors.iter().any(|(component, tensor)| match component.role {
             _ if tensor.is_scalar() => false,
             Role::PlainWeights => container_bits(&tensor.dtype).is_some(),
-            Role::PackedWeights => {
-                container_bits(&tensor.dtype).is_some() || is_configured(component)
-            }
+            Role::PackedWeights => is_packed_integer(&tensor.dtype) || is_configured(component),
             Role::Auxiliary => true,
             _ => false,
         })
@@ -169,7 +171,7 @@ impl<'a> Solver<'a> {
     fn add_unsolved(&mut self, module: &str, stored: &ComponentTensor) -> CountResult {
         let (component, tensor) = stored;
         let may_be_packed = component.is_plain() || component.needs_config();
-        let is_integer = may_be_packed && container_bits(&tensor.dtype).is_some();
+        let is_integer = may_be_packed && is_packed_integer(&tensor.dtype);
         // Scales of a matrix, whose packed weights are missing or have an unexpected dtype.
         let is_orphan = component.role == Role::Auxiliary && tensor.shape.len() > 1;
         if is_integer || is_orphan || component.is_always_auxiliary() {
@@ -209,8 +211,10 @@ impl<'a> Solver<'a> {
 
     fn undecided_use(&mut self, module: &str, (component, tensor): &ComponentTensor) -> TensorUse {
         let stored = TensorUse::Stored(None);
+        // The scales of an FP8 cache are single numbers, and also stored next to weights that are not quantized.
+        let is_cache_scale = CACHE_SCALES.contains(&component.name) && tensor.elements() == Some(1);
         let is_auxiliary = component.role == Role::QuantizerState
-            || component.role == Role::AlwaysAuxiliary && self.is_quantized;
+            || component.role == Role::AlwaysAuxiliary && (self.is_quantized || is_cache_scale);
         // Integers with other names are as likely to be tables or masks as weights.
         let may_be_table =
             component.is_bare() && !(is_matrix(tensor) && (self.is_quantized || is_stack(tensor)));
@@ -233,7 +237,7 @@ fn may_be_packed(tensor: &TensorInfo) -> bool {
     const MIN_ELEMENTS: u64 = 1024;
 
     let is_large = tensor.shape.len() > 1 || tensor.elements() >= Some(MIN_ELEMENTS);
-    is_large && container_bits(&tensor.dtype).is_some_and(|bits| bits <= 32)
+    is_large && is_packed_integer(&tensor.dtype)
 }
 
 /// Returns whether a module has weights under a name that only quantizers use.

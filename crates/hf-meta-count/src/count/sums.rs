@@ -8,7 +8,7 @@ use super::doubts::{Integers, ShapeCheck};
 use super::expected_weights::ExpectedWeights;
 use super::experts::ExpertSums;
 use super::methods::{Solved, is_known};
-use super::module::{Module, container_bits};
+use super::module::{Module, container_bits, is_packed_integer};
 use super::names::{TensorName, module_of};
 use super::position::Embedding;
 use super::{
@@ -99,7 +99,12 @@ impl CountSums {
         } else {
             self.shapes.add(name.name, tensor, sided);
         }
-        if is_integer && !is_weights && group.buffer.is_none() {
+        // SDNQ stores the bits of `weight` in words of 64 bits.
+        let may_be_packed = || {
+            let (_, component) = name.split();
+            is_packed_integer(&tensor.dtype) || component.is_plain() && !component.is_bare()
+        };
+        if is_integer && !is_weights && group.buffer.is_none() && may_be_packed() {
             self.integers.add(name.name, tensor);
         }
         // Biases and other vectors next to an embedding, such as `head.probe` in SigLIP, have the bare name of a module.
@@ -133,8 +138,8 @@ impl CountSums {
         };
         // The total bounds every group, so no other sum can overflow.
         self.total = self.total.checked_add(&count)?;
-        let buffer = if let TensorUse::Stored(buffer) = used { buffer } else { None };
-        Some(TensorGroup { dtype: tensor.dtype.clone(), counted_as, buffer, count })
+        let (dtype, buffer) = (tensor.dtype.clone(), used.buffer());
+        Some(TensorGroup { dtype, counted_as, buffer, count })
     }
 
     fn add_to_groups(&mut self, added: TensorGroup) {
@@ -200,6 +205,19 @@ impl CountSums {
         Some(TiedOutput { tensor: output.name.clone(), input: input.name.clone(), left_out })
     }
 
+    /// Returns whether anything suggests that weights are packed. Shapes alone prove nothing: models without a quantizer have
+    /// tables of any shape.
+    fn has_sign_of_quantizer(&self, configs: &Configs) -> bool {
+        let is_auxiliary =
+            |group: &TensorGroup| matches!(group.counted_as, CountedAs::AuxiliaryTensor(_));
+        !configs.quantization.is_empty()
+            || !self.kinds.is_empty()
+            || !self.unresolved.is_empty()
+            || self.groups.iter().any(|group| {
+                is_auxiliary(group) || group.buffer.is_none() && group.dtype.is_narrow_float()
+            })
+    }
+
     /// Leaves out the EMA copies of weights that are counted, too. Copies without the weights are the model.
     fn leave_out_copies(&mut self) {
         let copies = self.groups.iter_mut().filter(|group| group.buffer == Some(Buffer::EmaCopy));
@@ -210,6 +228,25 @@ impl CountSums {
             for group in copies {
                 leave_out(group, CountedAs::EmaCopy, &mut self.total);
             }
+        }
+    }
+
+    /// Leaves out the rotary frequencies in a checkpoint of SINQ, which stores the buffers that models compute, too. Source:
+    /// `BaseSINQHFModel.serialize_weights` in `sinq/patch_model.py` 0.2.
+    fn leave_out_computed(&mut self, configs: &Configs) {
+        const SINQ: &str = "sinq";
+
+        let is_written = self.kinds.iter().any(|kind| kind.packing.layout == SINQ);
+        if !is_written && configs.method() != Some(SINQ) {
+            return;
+        }
+        let is_computed = |group: &&mut TensorGroup| {
+            group.buffer == Some(Buffer::RotaryFrequencies) && group.counted_as.is_counted()
+        };
+        for group in self.groups.iter_mut().filter(is_computed) {
+            group.buffer = None;
+            let class = CountedAs::AuxiliaryTensor(AuxiliaryTensor::State);
+            leave_out(group, class, &mut self.total);
         }
     }
 
@@ -242,8 +279,10 @@ impl CountSums {
         let is_confirmed = self.shapes.is_confirmed();
         if !is_self_describing {
             let integers = std::mem::take(&mut self.integers).finish(self.total.parameters);
-            let shapes = self.shapes.finish();
-            self.add_doubts(integers.into_iter().chain(shapes));
+            self.add_doubts(integers);
+            if self.has_sign_of_quantizer(configs) {
+                self.add_doubts(self.shapes.finish());
+            }
         }
         // Some classes do not tie their head, whatever the key says.
         let is_tied = configs.is_tied && !has_own_head;
@@ -266,6 +305,7 @@ impl CountSums {
             self.groups.push(biases);
         }
         self.leave_out_copies();
+        self.leave_out_computed(configs);
         let mut groups = std::mem::take(&mut self.groups);
         sort_by(&mut groups, Ord::cmp);
         for group in groups {

@@ -80,7 +80,8 @@ pub struct CacheLayout {
     pub is_gguf: bool,
     /// `true` if engines store other elements than transformers.
     pub is_specific: bool,
-    /// `true` if the checkpoint has a `kv_cache_scheme`, which makes vLLM store the cache in `fp8`.
+    /// `true` if the checkpoint has a `kv_cache_scheme`, or a `kv_cache_quant_algo` of `FP8`, which makes vLLM store the
+    /// cache in `fp8`.
     pub has_fp8_scheme: bool,
     /// The layers that store a cache, grouped.
     pub caches: Vec<LayerCache>,
@@ -116,15 +117,31 @@ impl CacheLayout {
     ///
     /// Returns an error under the conditions of [`from_config_json`](Self::from_config_json).
     pub fn for_options(json: &[u8], options: &MemoryOptions) -> Result<Self, CacheError> {
+        Self::with_recipe(json, None, options)
+    }
+
+    /// Derives the cache like [`for_options`](Self::for_options). `recipe` is the content of `hf_quant_config.json`, in which
+    /// modelopt describes the quantization, also of the cache.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error under the conditions of [`from_config_json`](Self::from_config_json).
+    pub fn with_recipe(
+        json: &[u8],
+        recipe: Option<&[u8]>,
+        options: &MemoryOptions,
+    ) -> Result<Self, CacheError> {
         let json = standard_json(json);
         let config: ModelConfig<'_> = parse(&json).map_err(|_| CacheError::NotAnObject)?;
         let (mut dtype, mut architecture) = (None, None);
-        let (mut is_decoder, mut has_fp8_scheme) = (false, false);
+        let mut is_decoder = false;
+        let recipe = recipe.and_then(|recipe| parse::<JsonObject<'_>>(recipe).ok());
+        let recipe = recipe.and_then(|recipe| recipe.get::<JsonObject<'_>>("quantization"));
+        let mut has_fp8_scheme = recipe.as_ref().is_some_and(has_fp8_cache);
         for NestedModel { key, object, .. } in config.text_models() {
             dtype = dtype_of(object).or(dtype);
             let quantization = object.get::<JsonObject<'_>>("quantization_config");
-            let scheme = quantization.as_ref().and_then(|config| config.raw("kv_cache_scheme"));
-            has_fp8_scheme |= scheme.is_some_and(|scheme| scheme.get() != "null");
+            has_fp8_scheme |= quantization.as_ref().is_some_and(has_fp8_cache);
             // The type of a decoder lacks the cross attention of the model.
             is_decoder |= key == "decoder";
             let own = object.get::<String>("model_type").filter(|_| !is_decoder);
@@ -254,6 +271,15 @@ fn dtype_of(model: &JsonObject<'_>) -> Option<CacheDtype> {
     let dtype: String = model.get("dtype").or_else(|| model.get("torch_dtype"))?;
     let dtype: CacheDtype = dtype.trim_start_matches("torch.").parse().ok()?;
     Some(dtype).filter(|dtype| !dtype.is_block())
+}
+
+/// Returns whether the recipe of a checkpoint quantizes the cache: `kv_cache_scheme` in compressed-tensors, and
+/// `kv_cache_quant_algo` in modelopt. Source: `vllm/utils/torch_utils.py`, `get_kv_cache_quant_algo_string`.
+fn has_fp8_cache(recipe: &JsonObject<'_>) -> bool {
+    let algorithm = recipe.get::<String>("kv_cache_quant_algo");
+    let scheme = recipe.raw("kv_cache_scheme");
+    algorithm.is_some_and(|algorithm| algorithm.eq_ignore_ascii_case("fp8"))
+        || scheme.is_some_and(|scheme| scheme.get() != "null")
 }
 
 /// Returns the letter of the layer's kind: from the list in the configuration, or from a rule.

@@ -7,7 +7,8 @@ use serde::{Serialize, Serializer};
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::memory::CacheError;
-use crate::results::text::thousands;
+use crate::results::text::{counted, thousands};
+use hf_meta_format::formats::pytorch::is_data_import;
 use hf_meta_format::formats::safetensors::{HeaderError, IndexError};
 
 /// Declares the kinds of findings: the severity, the fields, and the sentence that contains them. A value after the
@@ -96,6 +97,10 @@ findings! {
     }
     "`{file}` is not a valid {format} file: {reason}";
 
+    /// The content of a file is in another format than its name says. Loaders take the format from the name.
+    Warning Misnamed { file: String, format: &'static str }
+    "`{file}` contains {format}, although its name says otherwise: loaders take the format from the name";
+
     /// The index is invalid.
     Error MalformedIndex { file: String, reason: IndexError }
     "`{file}` is not a valid index: {reason}";
@@ -103,7 +108,7 @@ findings! {
     /// Shards without an index lack some of the shards that their names imply. `shards` is their common path, with a
     /// `*` in place of the number.
     Error IncompleteShards { shards: String, total: u64, found: u64 }
-    "`{shards}` is incomplete: found {found} of {total} shards and no index";
+    "`{shards}` {reason}", reason = incomplete_text(*total, *found);
 
     /// A pipeline lists a component that has no files, or only a configuration: the folder of the component, and the path
     /// of the `model_index.json`.
@@ -284,25 +289,26 @@ findings! {
     counted = if *counted { "and counted" } else { "but not counted" };
 
     /// The files contain moving averages of the weights (EMA), which are only counted if the weights are not stored, or
-    /// the state of an optimizer, which is not counted.
+    /// the state of an optimizer and other values of a training run, which are not counted.
     Warning TrainingState { tensors: u64, copies: u64, states: u64 }
-    "{tensors} tensors are training state: {copies} elements of EMA copies, and {states} elements of optimizer state";
+    "training state: {text}, with {copies} elements of EMA copies, and {states} elements of other state",
+    text = counted(*tensors, "tensor"), copies = thousands(*copies), states = thousands(*states);
 
-    /// A pickle imports a function or class that `torch.load(weights_only=True)` rejects, because loading it can
-    /// execute any code. `file` is the first that imports it.
+    /// A pickle imports a function or class that `torch.load(weights_only=True)` rejects. Other ways to load it can execute
+    /// code, unless the import only holds data. `file` is the first that imports it.
     Error UnsafeImport { file: String, import: String }
-    "`{file}` imports `{import}`, which `torch.load(weights_only=True)` rejects: loading the file can execute any code";
+    "`{file}` imports `{import}`, which `torch.load(weights_only=True)` rejects: {effect}",
+    effect = import_effect(import);
 
     /// Tensors share stored elements with others, or repeat elements. Each stored element is counted once. `tensor` is
     /// one of them, and `stored_in` the tensor that is counted for it.
     Note SharedElements { tensors: u64, tensor: String, stored_in: String }
-    "{tensors} tensors share stored elements, which are counted once: {example}",
-    example = shared_text(tensor, stored_in);
+    "{text} with shared elements, which are counted once: {example}",
+    text = counted(*tensors, "tensor"), example = shared_text(tensor, stored_in);
 
     /// The weights are pickles, and no safetensors weights were found. Loading a pickle can execute code.
     Note PickledWeights
-    "the weights are pickles, which can execute code when they are loaded; a bot of the Hub offers conversions to \
-     safetensors as pull requests (`refs/pr/N`)";
+    "the weights are pickles, which can execute code when they are loaded; safetensors cannot";
 
     /// The Hub redirects to another name: the repository was renamed, or the requested name differs in case.
     Note Renamed { repo: String }
@@ -328,6 +334,22 @@ findings! {
     /// More findings of the preceding kind were omitted from the list.
     Note MoreFindings { findings: u64 }
     "{findings} more of this kind", findings = thousands(*findings);
+}
+
+/// Returns how the number of shards contradicts their names.
+fn incomplete_text(total: u64, found: u64) -> String {
+    if found > total {
+        return format!("has no index, and {found} shards, although the names imply {total}");
+    }
+    format!("is incomplete: found {found} of {total} shards and no index")
+}
+
+/// Returns the effect of an import that `torch.load(weights_only=True)` rejects.
+fn import_effect(import: &str) -> &'static str {
+    if is_data_import(import) {
+        return "it only holds data, and `torch.serialization.add_safe_globals` allows it";
+    }
+    "loading the file can execute code"
 }
 
 impl std::error::Error for Finding {}

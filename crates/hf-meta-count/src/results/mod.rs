@@ -203,6 +203,14 @@ impl CountReport {
     /// The maximum number of components of one model. A pipeline has a dozen.
     pub const MAX_COMPONENTS: usize = 100;
 
+    /// Sets the format that the names of the files imply. Does nothing if their content is in another format.
+    pub fn set_format(&mut self, named: &'static str) {
+        let is_misnamed = |finding: &Finding| matches!(finding, Finding::Misnamed { .. });
+        if !self.findings.iter().any(is_misnamed) {
+            self.format = named;
+        }
+    }
+
     /// Returns the number of weight files, excluding the index.
     pub fn file_count(&self) -> usize {
         self.filepaths.iter().filter(|path| !path.is_index()).count()
@@ -222,7 +230,7 @@ impl CountReport {
             let is_read = set.path == *read;
             let name =
                 set.quantization.as_ref().or(model.file_type.as_ref().filter(|_| is_read))?;
-            let bytes = if is_read { self.parameter_count.totals().bytes } else { set.bytes };
+            let bytes = if is_read { self.breakdown.model_bytes() } else { set.bytes };
             Some((name.clone(), set.path.clone(), bytes))
         });
         sets.collect()
@@ -238,7 +246,7 @@ impl CountReport {
         others: Vec<MemoryComponent>,
         layout: Option<&Layout>,
     ) {
-        let weight_bytes = self.parameter_count.totals().bytes;
+        let weight_bytes = self.breakdown.model_bytes();
         let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
         sizes.extend(others);
         let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);

@@ -67,6 +67,8 @@ pub struct ReportBuilder {
     /// The description of the model, with the path of its file. The first file of a split model has the complete one.
     model: Option<(RepoPath, ModelDescription)>,
     pub(crate) cache: Option<Result<CacheLayout, CacheError>>,
+    /// The first file whose content is in another format than its name says, and the name of the format.
+    misnamed: Option<(RepoPath, &'static str)>,
     is_adapter: bool,
     /// The name of the file that describes the adapter, if it may exist.
     adapter_config: Option<&'static str>,
@@ -116,6 +118,9 @@ impl ReportBuilder {
         }
         if let Some(pickle) = &header.pickle {
             self.pickles.add(&shard, pickle);
+        }
+        if let Some(format) = header.misnamed {
+            self.misnamed.get_or_insert_with(|| (shard.clone(), format));
         }
         if self.overflow.is_none() {
             self.overflow = self.counter.add_file(&header).err();
@@ -217,7 +222,8 @@ impl ReportBuilder {
         let mut report = built.report(filepaths)?;
         let cache = built.builder.cache.clone().unwrap_or_else(|| {
             let json = config.json.as_deref().ok_or(CacheError::NoConfig)?;
-            CacheLayout::for_options(json, &memory.unwrap_or_default())
+            let recipe = config.configs.recipe.as_deref();
+            CacheLayout::with_recipe(json, recipe, &memory.unwrap_or_default())
         });
         report.layout = cache.clone().ok().map(Box::new);
         report.findings.extend(config.finding);
@@ -238,7 +244,8 @@ impl ReportBuilder {
 impl BuiltReport {
     /// Returns the counts. `filepaths` are the paths of all files, the index first. The caller sets the fields that
     /// depend on how the headers were read: source, commit, format, fetch and plan. Until then, `format` is
-    /// `safetensors`; set it before [`into_weights`](Self::into_weights), which depends on it.
+    /// `safetensors`, or the format of a file with the name of another one; set it before
+    /// [`into_weights`](Self::into_weights), which depends on it.
     ///
     /// # Errors
     ///
@@ -262,7 +269,7 @@ impl BuiltReport {
         Ok(CountReport {
             source: filepaths.first().map_or_else(String::new, ToString::to_string),
             commit: None,
-            format: Safetensors.name(),
+            format: self.builder.misnamed.as_ref().map_or(Safetensors.name(), |(_, format)| format),
             model: self.builder.model.clone().map(|(_, model)| model),
             sharded: self.builder.index_check.is_some(),
             filepaths,
@@ -290,7 +297,12 @@ impl BuiltReport {
             let declared = declared.filter(|declared| *declared != found)?;
             Some(Finding::SplitMismatch { unit, declared, found })
         });
-        wrong.chain(self.builder.pickles.findings()).collect()
+        let misnamed = self
+            .builder
+            .misnamed
+            .as_ref()
+            .map(|(file, format)| Finding::Misnamed { file: clip(file.as_str()), format });
+        wrong.chain(misnamed).chain(self.builder.pickles.findings()).collect()
     }
 
     /// Returns the result in any format. The headers must have been kept.

@@ -238,8 +238,8 @@ pub(crate) fn check_count(
     let unresolved = breakdown.unresolved.iter().cloned().map(Finding::from);
     let method = breakdown.unknown_method.clone();
     let method = method.map(|method| Finding::UnknownQuantization { method });
-    let [copies, states] =
-        [Buffer::EmaCopy, Buffer::OptimizerState].map(|kind| sum_of(&|buffer| buffer == kind));
+    let copies = sum_of(&|buffer| buffer == Buffer::EmaCopy);
+    let states = sum_of(&|buffer| matches!(buffer, Buffer::OptimizerState | Buffer::TrainingValue));
     let tensors = copies.tensors.saturating_add(states.tensors);
     let state = (tensors > 0).then_some(Finding::TrainingState {
         tensors,
@@ -448,8 +448,8 @@ mod tests {
         let names = ["ema.h.0.weight", "model_ema.decay_w", "h.0.weight.exp_avg", "h.0.weight"];
         assert_eq!(
             count("{}", &names),
-            ["3 tensors are training state: 128 elements of EMA copies, and 64 elements of \
-                 optimizer state"]
+            ["training state: 3 tensors, with 128 elements of EMA copies, and 64 elements of \
+                 other state"]
         );
         let tied = r#"{"model_type":"mixtral","tie_word_embeddings":true,"num_experts_per_tok":2}"#;
         let names = ["embed_tokens.weight", "lm_head.weight", "h.0.experts.w"];

@@ -188,7 +188,7 @@ named_enum! {
     /// The actual format of a file with an unexpected format, detected from its first eight bytes.
     pub DetectedFormat {
         /// A Git LFS pointer, the text file that Git stores in place of a large file.
-        GitLfsPointer "a Git LFS pointer",
+        GitLfsPointer "a Git LFS pointer in place of its content (`git lfs pull` fetches it)",
         /// A web page, such as a login or error page.
         Html "an HTML or XML page",
         /// A ZIP archive, such as a checkpoint written by `torch.save`.
@@ -199,6 +199,8 @@ named_enum! {
         Pickle "a Python pickle (a PyTorch checkpoint?)",
         /// An HDF5 file, such as a checkpoint of Keras.
         Hdf5 "an HDF5 file (a Keras checkpoint?)",
+        /// A tar archive, such as a checkpoint written by torch before 0.1.10.
+        Tar "a tar archive (a checkpoint of torch before 0.1.10?)",
         /// A JSON object, such as a configuration.
         Json "JSON",
         /// Any other text.
@@ -208,7 +210,7 @@ named_enum! {
 
 impl DetectedFormat {
     /// The first bytes of formats, after optional whitespace.
-    const STARTS: [(Self, &[u8]); 9] = [
+    const STARTS: [(Self, &[u8]); 11] = [
         (Self::GitLfsPointer, b"version "),
         (Self::Html, b"<"),
         (Self::Zip, b"PK\x03\x04"),
@@ -218,10 +220,13 @@ impl DetectedFormat {
         (Self::Pickle, b"\x80\x04"),
         (Self::Pickle, b"\x80\x05"),
         (Self::Hdf5, b"\x89HDF"),
+        // The names of the first entry in archives of torch, and of the headers before it.
+        (Self::Tar, b"sys_info"),
+        (Self::Tar, b"./PaxHea"),
     ];
 
     /// Detects the format of a file by its first bytes; `None` if it is unknown.
-    pub(in crate::formats) fn recognize(start: &[u8]) -> Option<Self> {
+    pub fn recognize(start: &[u8]) -> Option<Self> {
         let start = start.trim_ascii_start();
         let found = Self::STARTS.iter().find(|(_, known)| start.starts_with(known));
         found.map(|(detected, _)| *detected)

@@ -27,6 +27,8 @@ pub struct FileHeader {
     pub is_self_describing: bool,
     /// The imports and views of a pickle, if the file is one.
     pub pickle: Option<Box<PickleSummary>>,
+    /// The name of the format, if it is not the format of the file's name.
+    pub misnamed: Option<&'static str>,
 }
 
 crate::serialize_as_objects! {
@@ -51,6 +53,7 @@ impl FileHeader {
             model: None,
             is_self_describing: false,
             pickle: None,
+            misnamed: None,
         }
     }
 
@@ -151,6 +154,21 @@ pub struct PickleSummary {
     pub imports: Vec<String>,
     /// The tensors that are not stored as they are loaded, sorted by name.
     pub views: Vec<TensorView>,
+    /// The entries of a training checkpoint that are not the model, by their names.
+    #[serde(skip)]
+    pub entries: Vec<(String, TrainingEntry)>,
+}
+
+/// The role of an entry of a training checkpoint that is not the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TrainingEntry {
+    /// A copy of the model, such as a moving average (EMA) of its weights.
+    Copy,
+    /// The state of an optimizer.
+    OptimizerState,
+    /// A value of the training run, such as a hyperparameter.
+    Value,
 }
 
 /// A tensor whose elements are not all stored for it alone.
@@ -174,6 +192,14 @@ impl PickleSummary {
     /// Returns the tensors that are not in the table, because others contain all of their elements.
     pub fn aliases(&self) -> impl Iterator<Item = &TensorView> {
         self.views.iter().filter(|view| view.name != view.stored_in)
+    }
+
+    /// Returns the entry of a training checkpoint that contains a tensor; `None` if the tensor may belong to the model.
+    pub fn entry_of(&self, tensor: &str) -> Option<TrainingEntry> {
+        let contains = |name: &str| {
+            tensor.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.entries.iter().find(|(name, _)| contains(name)).map(|(_, entry)| *entry)
     }
 }
 

@@ -13,6 +13,7 @@
 //! the table in `dtype.rs`. Indexes of sharded checkpoints belong to [`safetensors`].
 
 mod buffer;
+mod content;
 mod dtype;
 mod error;
 mod format;
@@ -29,7 +30,7 @@ pub mod weight_sets;
 pub use dtype::{BlockSize, Dtype, UnknownDtype};
 pub use error::{DetectedFormat, HeaderError, HeaderErrorKind};
 pub use format::{Format, HeaderParser, Step, WeightFileName, WeightsKind, read_header};
-pub use header::{FileHeader, Headers, ModelDescription};
+pub use header::{FileHeader, Headers, ModelDescription, TrainingEntry};
 #[doc(hidden)]
 pub use header::{all_tensors, loaded_tensors};
 #[doc(hidden)]

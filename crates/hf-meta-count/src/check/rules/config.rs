@@ -31,7 +31,7 @@ use crate::base::model_config::ModelConfig;
 use crate::results::text::counted;
 use crate::results::{ConfigCheck, Finding};
 use hf_meta_format::base::json_object::{JsonObject, parse, standard_json};
-use hf_meta_format::formats::{Headers, TensorInfo, clip};
+use hf_meta_format::formats::{Headers, TensorInfo, all_tensors, clip};
 
 /// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
 /// architecture is unknown.
@@ -83,6 +83,9 @@ fn compare(
     layout.add_renames(renames);
     let stored = StoredModules::new(&layout, headers);
     let is_mlx = is_by_mlx(headers);
+    if all_tensors(headers).next().is_none() {
+        return Err("the files contain no tensors".to_owned());
+    }
     class.check_names(&layout, &stored, loaded, is_mlx, found)?;
     let has_head = class.has_head(&layout);
     let is_tied = config.is_tied();

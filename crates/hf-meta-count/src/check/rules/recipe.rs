@@ -9,7 +9,8 @@ use super::Mismatches;
 use crate::architectures::architecture::positive;
 use crate::base::model_config::ModelConfig;
 use crate::count::config::{
-    KnownSides, MetadataShapes, ModuleEntries, Pattern, QUANTIZE_CONFIG, Schemes,
+    HF_QUANT_CONFIG, KnownSides, MODELOPT_PARTS, MetadataShapes, ModuleEntries, Pattern,
+    QUANTIZE_CONFIG, Schemes,
 };
 use crate::count::name_pattern::NamePattern;
 use crate::count::{
@@ -68,9 +69,16 @@ const MAX_IGNORED: usize = 10_000;
 
 /// Returns the name of the file that may contain the recipe, if `config.json` does not.
 pub(crate) fn recipe_file(configs: &Configs, headers: &Headers) -> Option<&'static str> {
-    let mut names = headers.iter().flat_map(|(_, header)| header.tensors().names());
-    let is_packed = configs.quantization.is_empty() && names.any(|name| name.ends_with(".qweight"));
-    is_packed.then_some(QUANTIZE_CONFIG)
+    let has = |end: &str| {
+        let mut names = headers.iter().flat_map(|(_, header)| header.tensors().names());
+        names.any(|name| name.ends_with(end))
+    };
+    let is_unstated = configs.quantization.is_empty();
+    let is_modelopt = || MODELOPT_PARTS.iter().any(|part| has(&format!(".{part}")));
+    if is_unstated && has(".qweight") {
+        return Some(QUANTIZE_CONFIG);
+    }
+    (is_unstated && is_modelopt()).then_some(HF_QUANT_CONFIG)
 }
 
 /// Compares all modules with the quantization recipe in `config.json`, or in the [file](recipe_file) that was added to

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::experts::ExpertConfigs;
 use crate::base::model_config::{ModelConfig, quantization_sections};
 use hf_meta_format::base::json_object::{self, JsonObject, standard_json};
-use hf_meta_format::formats::{ModelDescription, clip};
+use hf_meta_format::formats::{DetectedFormat, ModelDescription, clip};
 
 pub(crate) use self::choice::{ModuleSchemes, Schemes};
 pub(crate) use self::pattern::{ModuleEntries, Pattern};
@@ -40,13 +40,20 @@ pub struct Configs {
     pub(super) is_tied: bool,
     /// The content of `adapter_config.json`.
     adapter: Option<Box<[u8]>>,
-    /// The content of `quantize_config.json`, if `config.json` does not describe the quantization.
+    /// The content of `quantize_config.json` or `hf_quant_config.json`, if `config.json` does not describe the
+    /// quantization.
     pub(crate) recipe: Option<Box<[u8]>>,
 }
 
 /// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
 /// this is the only one whose shapes can be ambiguous.
 pub(crate) const QUANTIZE_CONFIG: &str = "quantize_config.json";
+
+/// The file in which modelopt describes the quantization if `config.json` does not. vLLM reads it, too.
+pub(crate) const HF_QUANT_CONFIG: &str = "hf_quant_config.json";
+
+/// The names of components in checkpoints of modelopt: those of FP8 and NVFP4.
+pub(crate) const MODELOPT_PARTS: [&str; 3] = ["weight_scale", "weight_scale_2", "input_scale"];
 
 /// The name of the file in which PEFT and MLX describe an adapter.
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -122,7 +129,10 @@ impl Configs {
         };
         if self.quantization.is_empty() {
             self.quantization = found.quantization;
-            self.recipe = (name == QUANTIZE_CONFIG).then(|| json.into());
+            self.recipe = (name == QUANTIZE_CONFIG || name == HF_QUANT_CONFIG).then(|| json.into());
+            if name == HF_QUANT_CONFIG {
+                self.quantization.method.get_or_insert_with(|| "modelopt".to_owned());
+            }
         }
         if self.experts.is_empty() {
             self.experts = found.experts;
@@ -142,8 +152,10 @@ impl Configs {
 }
 
 fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, ConfigError> {
-    json_object::parse(json)
-        .map_err(|error| ConfigError::Json { message: clip(&error.to_string()) })
+    json_object::parse(json).map_err(|error| match DetectedFormat::recognize(json) {
+        Some(found) => ConfigError::OtherContent { found },
+        None => ConfigError::Json { message: clip(&error.to_string()) },
+    })
 }
 
 /// Returns the first section that describes a quantization.
@@ -274,7 +286,10 @@ mod tests {
 
     #[test]
     fn invalid_json_is_an_error() {
-        for json in ["", "[]", "null", "{", r#"{"a":nan}"#, "<html>", "\u{feff}{}"] {
+        let pointer =
+            Configs::from_config_json(b"version https://git-lfs.github.com/spec/v1").unwrap_err();
+        assert!(pointer.to_string().contains("`git lfs pull`"), "{pointer}");
+        for json in ["", "[]", "null", "{", r#"{"a":nan}"#, "\u{feff}{}"] {
             let error = Configs::from_config_json(json.as_bytes()).unwrap_err();
             assert!(matches!(error, ConfigError::Json { .. }), "{json}");
         }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::pattern::{ModuleEntries, Pattern};
 use hf_meta_format::base::json_object::{JsonObject, number, read, strings};
-use hf_meta_format::formats::{BlockSize, Dtype};
+use hf_meta_format::formats::{BlockSize, DetectedFormat, Dtype};
 
 /// An error that makes a configuration file unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -18,6 +18,12 @@ pub enum ConfigError {
     Json {
         /// The message of the JSON parser, truncated to 200 characters.
         message: String,
+    },
+    /// The file contains something else, such as a Git LFS pointer.
+    #[error("the file looks like {found}")]
+    OtherContent {
+        /// The content.
+        found: DetectedFormat,
     },
     /// The file lists more modules, patterns or schemes than any known model.
     #[error("more than {limit} {entries}")]

@@ -47,6 +47,16 @@ pub(super) const BYTES: Method = Method {
         layout("fp4", &[4], &PLAIN, FLOAT_4, Elements(WEIGHTS)).size(&[Weights]).recipes(NONE),
         with_stated_scales(&layout("fp8", &[8], &PLAIN, NARROW, Elements(WEIGHTS)))
             .size(&[Weights]),
+        // Modules whose weight is an object with several fields.
+        layout(
+            "int8",
+            &[8],
+            &["weight.qweight", "qweight"],
+            SIGNED_BYTE,
+            Sides(&[OUTPUTS, INPUTS]),
+        )
+        .with(scale(&["weight.scale", "scale"], OneOf(SCALE_PER_OUTPUT)))
+        .recipes(NONE),
         weights_in_bytes("int8", &[8], ONE_PER_BYTE)
             .grouped(Inputs, &[])
             .only_if(|problem, bits| Ok(weights_per_byte(problem, bits)? == 1)),
@@ -82,6 +92,9 @@ const ONE_PER_BYTE: &[PartShape] = &[
     Sides(&[OUTPUTS, GROUPS]),
     Sides(&[OUTPUTS]),
 ];
+
+/// One scale per output.
+const SCALE_PER_OUTPUT: &[PartShape] = &[Sides(&[OUTPUTS, Constant(1)]), Sides(&[OUTPUTS])];
 
 /// The shapes of scales next to two weights per byte.
 const TWO_PER_BYTE: &[PartShape] = &[Sides(&[OUTPUTS, GROUPS]), Sides(&[OUTPUTS])];

@@ -19,6 +19,7 @@ const ALWAYS_AUXILIARY: AuxiliaryNames = &[
     (Scale, &["*_activation_scale", "input_absmax"]),
     (Scale, &["output_scale", "act_scale", "qscale_act", "scale_input"]),
     (Scale, &["q_scale", "k_scale", "v_scale", "kv_scale", "k_cache_scale", "v_cache_scale"]),
+    (Scale, &["prob_scale"]),
     // ScaledActivation of AutoAWQ, and the scales of TensorRT-LLM.
     (Scale, &["act.scales", "activation_scaling_factor", "kv_cache_scaling_factor"]),
     (Scale, &["prequant_scaling_factor"]),
@@ -58,7 +59,7 @@ const QUANTIZER_STATE: AuxiliaryNames = &[
 
 /// The names of auxiliary tensors that unquantized models also use, separated by spaces. `config.json` is not requested for
 /// these names.
-const AMBIGUOUS: &str = "theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv perm SU \
+const AMBIGUOUS: &str = "weight.scale theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv perm SU \
     SV Wscale codebook_id tables tables2 *_zero_point meta *_shape *_weight_shape *_g_idx su sv mcg mul1 *_global_scale global_scale *_scale_2 \
     weight_quantizer.svdquant_lora_a weight_quantizer.svdquant_lora_b act_global_scale \
     forward_hadamard_matrix backward_hadamard_matrix lora_A.weight lora_B.weight s s_channel s_group \

@@ -216,7 +216,8 @@ fn experts_that_are_not_found_are_reported() {
     assert_eq!(breakdown.moe_unknown, None);
 }
 
-/// Floats into which several weights are packed, under names that no method uses. Only the other tensors show it.
+/// Floats into which several weights are packed, under names that no method uses. Only the other tensors show it, and the
+/// configuration that the model is quantized.
 #[test]
 fn floats_in_shapes_that_fit_no_vector_are_a_doubt() {
     let embedding = ("model.embed_tokens.weight", Dtype::BF16, &[640, 64][..]);
@@ -224,9 +225,10 @@ fn floats_in_shapes_that_fit_no_vector_are_a_doubt() {
     let is_exact = |name: &str, shapes: [&[u64]; 2]| {
         let [up, down] = ["up", "down"].map(|module| format!("h.0.{module}.{name}"));
         let layer = [(&*up, Dtype::F16, shapes[0]), (&*down, Dtype::F16, shapes[1])];
-        let (_, breakdown) =
-            counting("{}", &[&[embedding.clone(), norm.clone()][..], &layer].concat()).unwrap();
-        let found = reasons(&breakdown);
+        let tensors = [&[embedding.clone(), norm.clone()][..], &layer].concat();
+        let found = reasons(&counting("{}", &tensors).unwrap().1);
+        assert_eq!(found, [], "nothing suggests a quantizer: {name} {shapes:?}");
+        let found = reasons(&counting(UNKNOWN_METHOD, &tensors).unwrap().1);
         assert!(matches!(found[..], [] | [UnresolvedReason::SuspectedPacking]), "{found:?}");
         found.is_empty()
     };
@@ -247,6 +249,56 @@ fn floats_in_shapes_that_fit_no_vector_are_a_doubt() {
     }
 }
 
+const UNKNOWN_METHOD: &str = r#"{"quantization_config":{"quant_method":"new"}}"#;
+
+/// Tables, projections and heads without any sign of a quantizer, as in static embeddings and small classifiers.
+#[test]
+fn shapes_alone_prove_nothing() {
+    let cases: [&[Tensor<'_>]; 4] = [
+        &[
+            ("embeddings", Dtype::F32, &[100, 768]),
+            ("weights", Dtype::F32, &[768, 256]),
+            ("bias", Dtype::F32, &[256]),
+        ],
+        &[
+            ("table.weight", Dtype::F32, &[500, 64]),
+            ("proj.weight", Dtype::F32, &[32, 128]),
+            ("proj.bias", Dtype::F32, &[128]),
+        ],
+        &[
+            ("users", Dtype::F64, &[1_000, 48]),
+            ("items", Dtype::F64, &[2_000, 48]),
+            ("mlp.0.weight", Dtype::F64, &[32, 96]),
+            ("mlp.0.bias", Dtype::F64, &[32]),
+        ],
+        &[("codes", Dtype::I64, &[1, 2, 828]), ("index", Dtype::I64, &[64, 64])],
+    ];
+    for tensors in cases {
+        let (count, breakdown) = counting("{}", tensors).unwrap();
+        let elements = tensors.iter().map(|(_, _, shape)| shape.iter().product::<u64>());
+        assert_eq!((count.total(), reasons(&breakdown)), (elements.sum(), vec![]), "{tensors:?}");
+    }
+    let scale: Tensor<'_> = ("proj.weight_scale", Dtype::F32, &[128]);
+    let tensors = [cases[1], &[scale]].concat();
+    assert!(!counting(UNKNOWN_METHOD, &tensors).unwrap().1.is_exact());
+}
+
+/// Words of 64 bits are packed weights next to scales only.
+#[test]
+fn long_integers_are_plain() {
+    let names = ["codes", "m.qweight", "m.codes", "m.B", "m.W_q", "vq.0.trellis"];
+    for name in names {
+        let tensors: [Tensor<'_>; 2] =
+            [(name, Dtype::I64, &[1, 2, 828]), ("norm.weight", Dtype::F32, &[64])];
+        let (count, breakdown) = counting("{}", &tensors).unwrap();
+        assert_eq!((count.total(), reasons(&breakdown)), (2 * 828 + 64, vec![]), "{name}");
+    }
+    let many: Vec<_> = (0..8).map(|at| format!("vq.{at}.codes")).collect();
+    let many: Vec<Tensor<'_>> =
+        many.iter().map(|name| (&**name, Dtype::I64, &[4, 512][..])).collect();
+    assert_eq!(reasons(&counting("{}", &many).unwrap().1), []);
+}
+
 /// The norms of Qwen 4's experimental models are longer than the sides of their matrices.
 #[test]
 fn shapes_that_the_configuration_implies_are_no_doubt() {
@@ -262,7 +314,8 @@ fn shapes_that_the_configuration_implies_are_no_doubt() {
     ];
     let known = r#"{"model_type":"qwen4_exp_text","hidden_size":64,"moe_intermediate_size":32,
         "linear_num_value_heads":4,"linear_value_head_dim":32}"#;
-    for (config, expected) in [(known, &[][..]), ("{}", &[UnresolvedReason::SuspectedPacking])] {
+    let doubt = &[UnresolvedReason::SuspectedPacking][..];
+    for (config, expected) in [(known, &[][..]), ("{}", &[]), (UNKNOWN_METHOD, doubt)] {
         assert_eq!(reasons(&counting(config, &layer).unwrap().1), expected, "{config}");
     }
 }
@@ -340,4 +393,97 @@ fn biases_that_the_configuration_excludes_are_not_counted() {
     assert_eq!(count(r#""model_type":"qwen2","attention_bias":false"#), counted);
     assert_eq!(count(r#""model_type":"llama","attention_bias":false,"auto_map":{}"#), doubtful);
     assert_eq!(count(r#""model_type":"new""#), doubtful);
+}
+
+/// Neural Compressor adds biases to the text model of a model with images, whose vision tower has separate biases, and to
+/// routed experts.
+#[test]
+fn added_biases_of_one_stack_are_a_doubt() {
+    let packed = |module: &str| {
+        let parts: [(&str, Dtype, &[u64]); 4] = [
+            ("bias", Dtype::F16, &[64]),
+            ("qweight", Dtype::I32, &[8, 64]),
+            ("scales", Dtype::F16, &[1, 64]),
+            ("qzeros", Dtype::I32, &[1, 8]),
+        ];
+        parts.map(|(part, dtype, shape)| (format!("{module}.{part}"), dtype, shape))
+    };
+    let vision = |part: &str, shape: &'static [u64]| {
+        (format!("visual.blocks.0.attn.qkv.{part}"), Dtype::F16, shape)
+    };
+    let own = [vision("weight", &[192, 64]), vision("bias", &[192])];
+    let norm = ("model.layers.0.norm.weight".to_owned(), Dtype::F16, &[64_u64][..]);
+    let is_doubt = |modules: [&str; 2], others: &[(String, Dtype, &'static [u64])]| {
+        let tensors = modules.iter().flat_map(|module| packed(module));
+        let tensors: Vec<_> = tensors.chain(others.iter().cloned()).collect();
+        let tensors: Vec<Tensor<'_>> =
+            tensors.iter().map(|(name, dtype, shape)| (&**name, dtype.clone(), *shape)).collect();
+        let (_, breakdown) = counting(GPTQ, &tensors).unwrap();
+        reasons(&breakdown).contains(&UnresolvedReason::UnknownBias)
+    };
+    let text = ["model.layers.0.mlp.up_proj", "model.layers.1.mlp.up_proj"];
+    let experts = ["model.layers.0.mlp.experts.0.up", "model.layers.0.mlp.experts.1.up"];
+    let tower = [&own[..], &[norm]].concat();
+    assert!(is_doubt(text, &tower) && is_doubt(experts, &tower));
+    // A layer with a bias that is not packed has real biases.
+    let norm_bias = ("model.layers.0.norm.bias".to_owned(), Dtype::F16, &[64_u64][..]);
+    assert!(!is_doubt(text, &[tower, vec![norm_bias]].concat()));
+}
+
+/// The scales of an FP8 attention, next to weights that are not quantized.
+#[test]
+fn the_scales_of_an_attention_are_never_counted() {
+    for scale in ["q_scale", "k_scale", "v_scale", "k_cache_scale"] {
+        for (shape, counted) in [(&[1][..], 0), (&[64], 64)] {
+            let name = format!("model.layers.0.self_attn.attn.{scale}");
+            let tensors: [Tensor<'_>; 2] = [
+                ("model.layers.0.self_attn.q_proj.weight", Dtype::BF16, &[64, 64]),
+                (&name, Dtype::F32, shape),
+            ];
+            let (count, _) = counting("{}", &tensors).unwrap();
+            assert_eq!(count.total(), 64 * 64 + counted, "{scale} {shape:?}");
+        }
+    }
+}
+
+/// An 8-bit weight that is an object with several fields.
+#[test]
+fn weights_with_fields_are_exact() {
+    let norm: Tensor<'_> = ("h.0.norm.weight", Dtype::F32, &[32]);
+    for (weights, scale) in
+        [("h.0.q.weight.qweight", "h.0.q.weight.scale"), ("h.0.q.qweight", "h.0.q.scale")]
+    {
+        for shape in [&[64, 1][..], &[64]] {
+            let tensors: [Tensor<'_>; 3] =
+                [norm.clone(), (weights, Dtype::I8, &[64, 32]), (scale, Dtype::F32, shape)];
+            let (count, breakdown) = counting("{}", &tensors).unwrap();
+            assert_eq!((count.total(), reasons(&breakdown)), (64 * 32 + 32, vec![]), "{weights}");
+            assert_eq!(breakdown.module_kinds[0].packing.bits, Some(8), "{weights}");
+        }
+    }
+}
+
+/// The tensors that `sinq` 0.2 with transformers 5.24 stores for a module, and the frequencies that models compute.
+#[test]
+fn the_computed_buffers_of_sinq_are_not_counted() {
+    let tensors: [Tensor<'_>; 11] = [
+        ("model.rotary_emb.inv_freq", Dtype::F32, &[32]),
+        ("model.rotary_emb.original_inv_freq", Dtype::F32, &[32]),
+        ("model.norm.weight", Dtype::BF16, &[64]),
+        ("model.layers.0.mlp.down_proj.W_q", Dtype::U8, &[64, 64]),
+        ("model.layers.0.mlp.down_proj.meta.scale.x", Dtype::U8, &[32, 4]),
+        ("model.layers.0.mlp.down_proj.meta.scale.m", Dtype::F16, &[1, 4]),
+        ("model.layers.0.mlp.down_proj.meta.scale.s", Dtype::F16, &[1, 4]),
+        ("model.layers.0.mlp.down_proj.meta.scale2", Dtype::F16, &[1, 128]),
+        ("model.layers.0.mlp.down_proj.meta.zero.x", Dtype::U8, &[128, 1]),
+        ("model.layers.0.mlp.down_proj.meta.zero.m", Dtype::F16, &[1, 1]),
+        ("model.layers.0.mlp.down_proj.meta.zero.s", Dtype::F16, &[1, 1]),
+    ];
+    let sinq = r#"{"quantization_config":{"quant_method":"sinq","nbits":4,"group_size":64}}"#;
+    for config in [sinq, "{}"] {
+        let (count, breakdown) = counting(config, &tensors).unwrap();
+        assert_eq!((count.total(), breakdown.is_exact()), (64 * 128 + 64, true), "{config}");
+    }
+    let (count, _) = counting("{}", &tensors[..3]).unwrap();
+    assert_eq!(count.total(), 32 + 32 + 64, "models stored them once");
 }

@@ -248,7 +248,7 @@ fn scales_are_auxiliary_in_every_quantized_model() {
     let scale: (_, _, &[u64]) = ("attn.k_scale", Dtype::F32, &[1]);
     let eight_bits: (_, _, &[u64]) = ("q.weight", Dtype::F8_E4M3, &[8, 8]);
     let cases: [(&str, &[Tensor<'_>], u64); 3] = [
-        ("{}", std::slice::from_ref(&scale), 1),
+        ("{}", std::slice::from_ref(&scale), 0),
         (GPTQ, std::slice::from_ref(&scale), 0),
         ("{}", &[scale.clone(), eight_bits], 64),
     ];
@@ -528,4 +528,39 @@ fn the_documentation_lists_the_parts_of_all_layouts() {
     let missing =
         weights.filter(|component| !component.is_bare() && !names.contains(&component.name));
     assert_eq!(missing.map(|component| component.name).collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+/// The entries of a training checkpoint that are not the model are not counted, and bits and memory leave them out.
+#[test]
+fn the_state_of_a_training_run_is_not_counted() {
+    use hf_meta_format::formats::TrainingEntry;
+    use hf_meta_format::formats::pytorch::PickleSummary;
+
+    let mut table = TensorTableBuilder::new();
+    let mut at = 0;
+    for name in ["model.w", "copy.m.w", "adam.state.0.exp_avg", "adam.state.0.step", "config.shift"]
+    {
+        let shape = if name.ends_with("step") { vec![] } else { vec![8, 4] };
+        let end = at + 4 * shape.iter().product::<u64>();
+        table.push(name, &TensorInfo::new(Dtype::F32, shape, (at, end)));
+        at = end;
+    }
+    let mut header = FileHeader::new(table.finish().unwrap(), 0..100);
+    let entries = [
+        ("copy", TrainingEntry::Copy),
+        ("adam", TrainingEntry::OptimizerState),
+        ("config", TrainingEntry::Value),
+    ];
+    let entries = entries.map(|(name, role)| (name.to_owned(), role)).into();
+    let pickle = PickleSummary { entries, ..PickleSummary::default() };
+    header.pickle = Some(Box::new(pickle));
+    let mut counter = Counter::new();
+    counter.add_file(&header).unwrap();
+    let (count, breakdown) = counter.finish().unwrap();
+    assert_eq!((count.total(), count.totals().elements), (32, 4 * 32));
+    assert_eq!((breakdown.model_bytes(), breakdown.weight_bytes()), (128, 128));
+    let classes: Vec<_> = breakdown.groups.iter().map(|group| group.counted_as).collect();
+    for class in [CountedAs::EmaCopy, CountedAs::OptimizerState, CountedAs::TrainingValue] {
+        assert!(classes.contains(&class), "{classes:?}");
+    }
 }

@@ -42,7 +42,7 @@ const TOKENS: &str = "tokenizer.ggml.tokens";
 const MERGES_PER_10_TOKENS: u64 = 22;
 
 /// Parses a header, or returns the range to read next.
-pub(super) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
+pub(in crate::formats) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
     let mut cursor = Cursor { file, at: 0, is_big_endian: false };
     let mut content = Content::default();
     let tensors = content.read(&mut cursor);

@@ -18,14 +18,17 @@
 //! 2.15, and `Lib/pickle.py` of `CPython` 3.14.
 
 mod archive;
+mod entries;
 mod parser;
 mod pickle;
 mod tensors;
 mod values;
 
-use self::parser::{FIRST_RANGE, parse};
-pub use self::values::is_allowed_import;
-use super::buffer::PartsParser;
+use self::parser::FIRST_RANGE;
+pub(super) use self::parser::parse;
+pub use self::values::{is_allowed_import, is_data_import};
+use super::buffer::{FileParts, PartsParser};
+use super::content::{self, FileContent};
 pub use super::header::{PickleSummary, TensorView};
 use super::safetensors::split_variant;
 use super::{Format, HeaderParser, RepoPath, WeightFileName};
@@ -34,8 +37,8 @@ use super::{Format, HeaderParser, RepoPath, WeightFileName};
 #[derive(Clone, Copy, Debug)]
 pub struct PyTorch;
 
-/// The extensions of checkpoints, the most common one first.
-const EXTENSIONS: [&str; 4] = [".bin", ".pt", ".pth", ".ckpt"];
+/// The extensions of checkpoints, the most common one first. Early examples of PyTorch named pickles `.pth.tar`.
+const EXTENSIONS: [&str; 6] = [".bin", ".pt", ".pth", ".ckpt", ".pth.tar", ".pt.tar"];
 
 /// Patterns of names, without extension, of files that share these extensions and contain the state of a training run
 /// of transformers, accelerate or `DeepSpeed`, or a vocabulary, as in llama2.c and in translation models.
@@ -98,6 +101,7 @@ impl Format for PyTorch {
     }
 
     fn parser(&self, _: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
+        let parse = |file: &FileParts| content::parse(file, FileContent::PyTorch);
         PartsParser::boxed(FIRST_RANGE, max_header_bytes, parse)
     }
 

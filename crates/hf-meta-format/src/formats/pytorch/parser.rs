@@ -29,7 +29,7 @@ const MAX_LEGACY_MEMORY: u64 = 45 << 20;
 const MAGIC: &[u8] = &[0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 
 /// Parses a file, or returns the range to read next.
-pub(super) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
+pub(in crate::formats) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
     let start = file.detection_bytes()?;
     let header = match DetectedFormat::recognize(start) {
         Some(DetectedFormat::Zip) => parse_archive(file),
@@ -101,12 +101,15 @@ fn load(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<PickleValue, Stop> 
         Stop::Missing(missing) => file.missing(missing).map_missing(|Range { start, end }| {
             // Grows in proportion, so that the number of requests is logarithmic.
             let next = start.saturating_mul(4).min(file.limit).min(MAX_LENGTH);
-            let next = next.min(file.size.unwrap_or(u64::MAX));
+            let next = next.max(FIRST_RANGE).min(file.size.unwrap_or(u64::MAX));
             start..next.max(end)
         }),
         // Without an opcode at its start, the file is in some other format.
-        Stop::Invalid(_) if pickle.opcode_at == 0 => {
+        Stop::Invalid(_) if pickle.opcode_at == 0 || is_tar(file.start()) => {
             let start = file.detection_bytes().unwrap_or_default();
+            if is_tar(file.start()) {
+                return HeaderError::wrong_format(DetectedFormat::Tar).into();
+            }
             let unknown = || not_a_checkpoint(other_content(start));
             let detected = DetectedFormat::recognize_or_text(start);
             detected.map_or_else(unknown, HeaderError::wrong_format).into()
@@ -132,6 +135,13 @@ fn free_memory(file: &FileParts, max: u64) -> usize {
     usize::try_from(max.saturating_sub(file.length())).unwrap_or_default()
 }
 
+/// Returns whether a file is a tar archive.
+fn is_tar(start: &[u8]) -> bool {
+    const MAGIC: usize = 257;
+
+    start.get(MAGIC..).is_some_and(|rest| rest.starts_with(b"ustar"))
+}
+
 /// Returns the content of a file in an unknown format. These programs write files that end with `.bin`, too.
 fn other_content(start: &[u8]) -> &'static str {
     match *start {
@@ -139,6 +149,11 @@ fn other_content(start: &[u8]) -> &'static str {
         [_, 0, 0, 0, _, 0, b'A'..=b'Z', b'a'..=b'z'] => "a CTranslate2 model",
         [0xba, 0x16, 0x4f, 0x2f, ..] => "a fastText model",
         [b'l' | b't' | b'f', b'm' | b'j', b'g', b'g', ..] => "a GGML file",
+        [0x1f, 0x8b, ..] => "a gzip archive",
+        [b'B', b'Z', b'h', ..] => "a bzip2 archive",
+        [0x93, b'N', b'U', b'M', ..] => "a NumPy array",
+        [b'R', b'a', b'r', b'!', ..] => "a RAR archive",
+        [b'7', b'z', 0xbc, 0xaf, ..] => "a 7-Zip archive",
         _ => "in an unknown format",
     }
 }

@@ -1,15 +1,19 @@
 //! Finds the tensors in the value of a pickle, and the storage that each takes.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::iter;
+use std::ops::Range;
 
+use super::entries::{ModelEntry, find_copies, is_collection, role_of};
 use super::pickle::{Pickle, Storage};
 use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue, spend, too_large};
 use super::{PickleSummary, TensorView};
 use crate::base::sort::{sort_by, sort_indexes};
 use crate::formats::{
-    Dtype, FileHeader, HeaderError, HeaderErrorKind, TensorInfo, TensorTableBuilder, product,
+    Dtype, FileHeader, HeaderError, HeaderErrorKind, TensorInfo, TensorTableBuilder, TrainingEntry,
+    product,
 };
 
 /// The maximum number of values in collections and of keys in names to look at. A tensor in a dictionary takes three.
@@ -29,6 +33,9 @@ const TENSOR_BYTES: usize = size_of::<Tensor>() + size_of::<u32>() + 30;
 
 /// The memory that a view takes, besides its names.
 const VIEW_BYTES: usize = size_of::<TensorView>() + 64;
+
+/// The maximum number of entries whose role is determined. A training checkpoint has a dozen.
+const MAX_ENTRIES: usize = 64;
 
 /// The maximum number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 16;
@@ -65,8 +72,10 @@ struct Tensor {
 pub(super) fn header(pickle: &Pickle<'_>, root: PickleValue, end: u64) -> Result<FileHeader> {
     let places = vec![Place { parent: 0, key: NO_KEY, value: root }];
     let (steps, memory) = (MAX_STEPS, pickle.free_memory);
-    let mut finder = TensorFinder { pickle, places, steps, memory };
+    let entries = Vec::new();
+    let mut finder = TensorFinder { pickle, places, entries, steps, memory };
     let mut tensors = finder.find()?;
+    finder.find_copies(&tensors)?;
     find_shared(pickle, &mut tensors);
     let (mut builder, mut views, mut at) = (TensorTableBuilder::new(), Vec::new(), 0_u64);
     for tensor in &tensors {
@@ -89,7 +98,7 @@ pub(super) fn header(pickle: &Pickle<'_>, root: PickleValue, end: u64) -> Result
     }
     sort_by(&mut views, |one, other| one.name.cmp(&other.name));
     let imports = pickle.imports.iter().cloned().collect();
-    let summary = PickleSummary { imports, views };
+    let summary = PickleSummary { imports, views, entries: finder.named_entries()? };
     let mut header = FileHeader::new(builder.finish()?, 0..end);
     // If a dictionary repeats a key, the name would identify a stored tensor and an alias.
     let repeated = summary.aliases().find(|alias| header.tensors().get(&alias.name).is_some());
@@ -240,6 +249,8 @@ fn span(shape: &[u64], strides: &[u64]) -> Option<(u64, u64)> {
 struct TensorFinder<'p, 'a> {
     pickle: &'p Pickle<'a>,
     places: Vec<Place>,
+    /// The indexes of the entries of the outermost dictionary, with the roles of those that are not the model.
+    entries: Vec<(u32, Option<TrainingEntry>)>,
     /// The number of values and keys that may be looked at.
     steps: usize,
     /// The number of bytes that may be allocated.
@@ -265,7 +276,7 @@ enum Key {
 const NO_KEY: Key = Key::Value(PickleValue::OTHER);
 
 impl TensorFinder<'_, '_> {
-    /// Returns all tensors, in file order.
+    /// Returns all tensors, the ones of the model first, in file order.
     fn find(&mut self) -> Result<Vec<Tensor>> {
         // A collection that appears twice is visited once, so that shared collections take linear time.
         let (mut visited, mut pending, mut tensors) = (HashSet::new(), vec![0], Vec::new());
@@ -279,7 +290,12 @@ impl TensorFinder<'_, '_> {
                 let first = index(self.places.len());
                 spend(&mut self.memory, VISITED_BYTES)?;
                 self.add_children(at, value)?;
-                pending.extend((first..index(self.places.len())).rev());
+                let children = first..index(self.places.len());
+                if self.entry_of(at) == 0 {
+                    pending.extend(self.add_entries(children));
+                } else {
+                    pending.extend(children.rev());
+                }
             }
         }
         Ok(tensors)
@@ -288,8 +304,7 @@ impl TensorFinder<'_, '_> {
     /// Adds the nodes in a collection or the result of a call.
     fn add_children(&mut self, parent: u32, value: PickleValue) -> Result<()> {
         match self.pickle.kind(value) {
-            Some(NodeKind::Dict) => pairs(self.pickle, value)
-                .try_for_each(|(key, value)| self.add(parent, Key::Value(key), value)),
+            Some(NodeKind::Dict) => self.add_pairs(parent, value),
             Some(NodeKind::Tuple | NodeKind::List) => {
                 let mut items = (0..).map(Key::Index).zip(self.pickle.all_items(value));
                 items.try_for_each(|(key, value)| self.add(parent, key, value))
@@ -297,6 +312,119 @@ impl TensorFinder<'_, '_> {
             Some(NodeKind::Call) => self.add_result(parent, value),
             _ => Ok(()),
         }
+    }
+
+    /// Adds the nodes in a dictionary. Of several values of a key, Python keeps the last.
+    fn add_pairs(&mut self, parent: u32, dict: PickleValue) -> Result<()> {
+        let (pickle, mut known) = (self.pickle, HashMap::new());
+        let text = |key| (pickle.integer(key), pickle.text(key));
+        for (key, value) in pairs(pickle, dict) {
+            let hash = known.hasher().hash_one(text(key));
+            let is_same = |place: &Place| match place.key {
+                Key::Value(other) => text(other) == text(key),
+                Key::Index(_) => false,
+            };
+            let known_place = known.get(&hash).and_then(|at: &u32| {
+                self.places.get_mut(*at as usize).filter(|place| is_same(place))
+            });
+            if let Some(place) = known_place {
+                place.value = value;
+                continue;
+            }
+            let at = self.places.len();
+            self.add(parent, Key::Value(key), value)?;
+            if self.places.len() > at {
+                known.insert(hash, index(at));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the entries of the outermost dictionary. Returns them in reverse order, with the model at the end: tensors that it
+    /// shares with others have its names.
+    fn add_entries(&mut self, children: Range<u32>) -> Vec<u32> {
+        let (pickle, mut entries) = (self.pickle, Vec::new());
+        let mut has_model = false;
+        for at in children.clone() {
+            let Place { key, value, .. } = self.places[at as usize];
+            let Key::Value(name) = key else { continue };
+            if key == NO_KEY || is_tensor(pickle, value) || entries.len() == MAX_ENTRIES {
+                continue;
+            }
+            let role = role_of(pickle, &String::from_utf8_lossy(pickle.text(name)), value);
+            has_model |= role.is_none() && is_collection(pickle, value);
+            entries.push((at, role));
+        }
+        // Without a state dictionary, nothing is known about the entries.
+        if !has_model {
+            for (_, role) in &mut entries {
+                *role = None;
+            }
+        }
+        let is_other = |at: &u32| entries.iter().any(|(entry, role)| entry == at && role.is_some());
+        let (others, model): (Vec<_>, Vec<_>) = children.rev().partition(is_other);
+        self.entries.extend(entries);
+        [others, model].concat()
+    }
+
+    /// Returns the index of the entry of the outermost dictionary that contains a value; 0 if none does.
+    fn entry_of(&self, mut at: u32) -> u32 {
+        let mut entry = 0;
+        while at > 0 {
+            let Place { parent, key, .. } = self.places[at as usize];
+            entry = if key == NO_KEY { entry } else { at };
+            at = parent;
+        }
+        entry
+    }
+
+    /// Finds the entries that are copies of the model.
+    fn find_copies(&mut self, tensors: &[Tensor]) -> Result<()> {
+        // Names are read twice more, within the limits of the first time.
+        let (steps, memory) = (self.steps, self.memory);
+        let mut models = Vec::new();
+        for at in 0..self.entries.len() {
+            let (place, role) = self.entries[at];
+            if role.is_none() && is_collection(self.pickle, self.places[place as usize].value) {
+                models.push((at, place, ModelEntry::new(self.name(place)?)));
+            }
+        }
+        let are_compared = models.len() > 1;
+        for is_named in [false, true] {
+            (self.steps, self.memory) = (steps, memory);
+            for tensor in tensors.iter().filter(|tensor| are_compared && tensor.stored > 1) {
+                let entry = self.entry_of(tensor.place);
+                let model = models.iter_mut().find(|(_, place, _)| *place == entry);
+                let Some((.., model)) = model else { continue };
+                let name = self.name(tensor.place)?;
+                if is_named {
+                    let shape: Vec<_> = tensor.lengths(self.pickle, 2).flatten().collect();
+                    spend(&mut self.memory, 2 * size_of::<u64>())?;
+                    model.add_tensor(&name, &shape, tensor.stored);
+                } else {
+                    model.add_name(&name);
+                }
+            }
+        }
+        (self.steps, self.memory) = (steps, memory);
+        let (places, mut models): (Vec<_>, Vec<_>) =
+            models.into_iter().map(|(at, _, model)| (at, model)).unzip();
+        for (at, is_copy) in places.into_iter().zip(find_copies(&mut models)) {
+            self.entries[at].1 = is_copy.then_some(TrainingEntry::Copy);
+        }
+        Ok(())
+    }
+
+    /// Returns the names and the roles of the entries that are not the model.
+    fn named_entries(&mut self) -> Result<Vec<(String, TrainingEntry)>> {
+        let entries = std::mem::take(&mut self.entries).into_iter();
+        let mut named = Vec::new();
+        for (at, role) in entries {
+            if let Some(role) = role {
+                named.push((self.name(at)?, role));
+            }
+        }
+        Ok(named)
     }
 
     /// Adds the nodes in the result of a call: the tensors of a module, or all arguments and states.
@@ -358,6 +486,11 @@ impl TensorFinder<'_, '_> {
         // The only value of a file that is not a collection has no key.
         Ok(if parts.is_empty() { "tensor".to_owned() } else { parts.join(".") })
     }
+}
+
+/// Returns whether a value is a tensor.
+fn is_tensor(pickle: &Pickle<'_>, value: PickleValue) -> bool {
+    Call::new(pickle, value).is_some_and(|call| call.builds_tensor())
 }
 
 /// Returns an index in 32 bits. The memory limits the length of lists.

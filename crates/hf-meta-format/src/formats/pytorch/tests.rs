@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::values::too_large;
 use super::{PyTorch, is_allowed_import};
-use crate::formats::{FileHeader, Format, HeaderError, Step, read_header};
+use crate::formats::{FileHeader, Format, HeaderError, Step, TrainingEntry, read_header};
 
 /// The content of `oracle.json`.
 #[derive(Deserialize)]
@@ -116,23 +116,114 @@ fn views_name_the_tensor_that_contains_them() {
     assert_eq!(views("slices.bin"), [""; 0]);
 }
 
-/// A repeated key must not identify a stored tensor and an alias.
+/// Of several values of a key, Python keeps the last.
 #[test]
-fn a_name_of_a_tensor_and_of_an_alias_is_a_duplicate() {
+fn a_repeated_key_has_its_last_value() {
     let item = |name: &str, storage: u8| {
         format!(
             "S'{name}'\nctorch._utils\n_rebuild_tensor\n\
              ((S'storage'\nctorch\nFloatStorage\nS'{storage}'\nS'cpu'\nI10\ntQI0\n(I10\nt(I1\nttRs"
         )
     };
-    let file = |items: [String; 3]| {
-        checkpoint(format!("}}{}.", items.concat()).as_bytes(), &[("0", 40), ("1", 40)])
+    let tensors = |items: [String; 3]| {
+        let pickle = format!("}}{}.", items.concat());
+        let header = parse(&checkpoint(pickle.as_bytes(), &[("0", 40), ("1", 40)])).unwrap();
+        let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(" ");
+        let aliases = &header.pickle.as_deref().unwrap().views;
+        (names(&mut header.tensors().names()), names(&mut aliases.iter().map(|alias| &*alias.name)))
     };
-    let repeated = file([item("a", 1), item("b", 0), item("a", 0)]);
-    assert_eq!(message(&repeated), "tensor `a` appears twice in the header");
-    let distinct = parse(&file([item("a", 1), item("b", 0), item("c", 0)])).unwrap();
-    assert_eq!(distinct.tensors().names().collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(distinct.pickle.as_deref().unwrap().aliases().count(), 1);
+    let found = |one: &str, two: &str| (one.to_owned(), two.to_owned());
+    assert_eq!(tensors([item("a", 1), item("b", 0), item("a", 0)]), found("a", "b"));
+    assert_eq!(tensors([item("a", 1), item("b", 0), item("c", 0)]), found("a b", "c"));
+    assert_eq!(tensors([item("a", 0), item("b", 1), "S'a'\nNs".to_owned()]), found("b", ""));
+}
+
+/// Returns the pickle of a dictionary of tensors of 10 elements, and of other values.
+fn dictionary(entries: &[(&str, &str)]) -> String {
+    let entry = |(key, value): &(&str, &str)| format!("S'{key}'\n{value}");
+    format!("({}d", entries.iter().map(entry).collect::<String>())
+}
+
+/// The pickle of a tensor in a storage with a one-letter key.
+fn float(storage: &str) -> String {
+    format!(
+        "ctorch._utils\n_rebuild_tensor\n\
+         ((S'storage'\nctorch\nFloatStorage\nS'{storage}'\nS'cpu'\nI10\ntQI0\n(I10\nt(I1\nttR"
+    )
+}
+
+/// Parses a dictionary. Returns the names of its tensors, and the entries that are not the model.
+fn entries(root: &[(&str, &str)]) -> (Vec<String>, Vec<(String, TrainingEntry)>) {
+    let storages: Vec<_> = ["a", "b", "c", "d", "e", "f"].iter().map(|key| (*key, 40)).collect();
+    let pickle = format!("{}.", dictionary(root));
+    let header = parse(&checkpoint(pickle.as_bytes(), &storages)).unwrap();
+    let names = header.tensors().names().map(str::to_owned).collect();
+    (names, header.pickle.unwrap().entries)
+}
+
+#[test]
+fn the_state_dictionary_of_a_training_checkpoint_is_the_model() {
+    use TrainingEntry::{Copy, OptimizerState, Value};
+
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(float);
+    let model = dictionary(&[("up.weight", &a), ("down.weight", &b)]);
+    let average = dictionary(&[("ema.up.weight", &c), ("ema.down.weight", &d)]);
+    let moments = dictionary(&[("0", &dictionary(&[("exp_avg", &c), ("exp_avg_sq", &d)]))]);
+    let groups = dictionary(&[("lr", "F0.1\n")]);
+    let adam = dictionary(&[("state", &moments), ("param_groups", &format!("({groups}l"))]);
+    let settings = dictionary(&[("shift", &c), ("layers", "I12\n"), ("name", "S'x'\n")]);
+    let roles = |root: &[(&str, &str)]| entries(root).1;
+    let role = |name: &str, role| vec![(name.to_owned(), role)];
+    assert_eq!(
+        roles(&[("ema_model_state_dict", &average), ("model_state_dict", &model)]),
+        role("ema_model_state_dict", Copy)
+    );
+    assert_eq!(roles(&[("generator", &model), ("averaged", &average)]), role("averaged", Copy));
+    assert_eq!(roles(&[("model", &model), ("adam", &adam)]), role("adam", OptimizerState));
+    let list = format!("({adam}l");
+    assert_eq!(roles(&[("states", &list), ("net", &model)]), role("states", OptimizerState));
+    assert_eq!(
+        roles(&[("config", &dictionary(&[("x", &c)])), ("net", &model)]),
+        role("config", Value)
+    );
+    assert_eq!(roles(&[("run", &settings), ("net", &model)]), role("run", Value));
+    // Without a state dictionary, nothing is known.
+    assert_eq!(roles(&[("w", &a), ("config", &settings)]), []);
+    assert_eq!(roles(&[("up.weight", &a), ("down.weight", &b)]), []);
+    assert_eq!(roles(&[("netG_A", &model), ("netG_B", &average)]), []);
+    assert_eq!(roles(&[("encoder", &model), ("head", &dictionary(&[("weight", &c)]))]), []);
+}
+
+/// Lightning stores the settings of a model, which may be a part of it.
+#[test]
+fn tensors_of_the_model_have_its_names() {
+    let [a, b] = ["a", "b"].map(float);
+    let model = dictionary(&[("up.weight", &a), ("down.weight", &b)]);
+    let settings = dictionary(&[("backbone", &a)]);
+    for root in [
+        [("hyper_parameters", &*settings), ("state_dict", &*model)],
+        [("state_dict", &*model), ("hyper_parameters", &*settings)],
+    ] {
+        let (names, entries) = entries(&root);
+        assert_eq!(names, ["state_dict.up.weight", "state_dict.down.weight"]);
+        assert_eq!(entries, [("hyper_parameters".to_owned(), TrainingEntry::Value)]);
+    }
+}
+
+#[test]
+fn archives_of_other_programs_are_named() {
+    let mut tar = vec![0; 1_024];
+    tar[..7].copy_from_slice(b"weights");
+    tar[257..262].copy_from_slice(b"ustar");
+    let mut old = tar.clone();
+    old[..8].copy_from_slice(b"sys_info");
+    for (file, expected) in [
+        (&tar[..], "the file looks like a tar archive (a checkpoint of torch before 0.1.10?)"),
+        (&old, "the file looks like a tar archive (a checkpoint of torch before 0.1.10?)"),
+        (b"\x1f\x8b\x08\0\0\0\0\0", "the file is a gzip archive, not a checkpoint"),
+    ] {
+        assert_eq!(parse(file).unwrap_err().to_string(), expected);
+    }
 }
 
 /// An import is listed whether it is called or not. Files without a checkpoint list it in their error.

@@ -187,6 +187,40 @@ pub fn is_allowed_import(import: &str) -> bool {
     is_listed || is_of_torch || is_element_type(module, name)
 }
 
+/// The functions and classes outside of torch that only hold data, by their modules: arrays, numbers, settings, paths and
+/// dates. Each of them can be read in the source of `CPython` 3.14 and `NumPy` 2.4.
+const DATA: [(&str, &str); 11] = [
+    ("numpy", "dtype ndarray"),
+    ("numpy.core.multiarray", "_reconstruct scalar"),
+    ("numpy._core.multiarray", "_reconstruct scalar"),
+    ("argparse", "Namespace"),
+    ("types", "SimpleNamespace"),
+    ("collections", "defaultdict deque"),
+    ("pathlib", "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath"),
+    ("pathlib._local", "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath"),
+    ("datetime", "date datetime time timedelta timezone"),
+    ("builtins", "bool bytes dict float frozenset int list object range slice str tuple"),
+    ("__builtin__", "bool dict float frozenset int list long object slice str tuple unicode"),
+];
+
+/// Returns whether an import that `torch.load(weights_only=True)` rejects only holds data.
+///
+/// ```
+/// use hf_meta_format::formats::pytorch::is_data_import;
+///
+/// assert!(is_data_import("numpy.dtype") && is_data_import("argparse.Namespace"));
+/// assert!(!is_data_import("posix.system") && !is_data_import("numpy.load"));
+/// ```
+pub fn is_data_import(import: &str) -> bool {
+    let Some((module, name)) = import.rsplit_once('.') else { return false };
+    let is_listed = |(known, names): &(&str, &str)| {
+        *known == module && names.split_whitespace().any(|known| known == name)
+    };
+    // The classes of NumPy's dtypes, such as `numpy.dtypes.Float64DType`.
+    let is_dtype = module == "numpy.dtypes" && name.ends_with("DType");
+    is_dtype || DATA.iter().any(is_listed)
+}
+
 /// Returns whether a name is a dtype, or the class of the storages or tensors of one.
 fn is_element_type(module: &str, name: &str) -> bool {
     let class = ["Storage", "Tensor"].iter().find_map(|end| name.strip_suffix(end));

@@ -17,6 +17,7 @@ mod json;
 use std::ops::Range;
 
 use super::buffer::{DETECTION_BYTES, FileParts, PartsParser, Stop};
+use super::content::{self, FileContent};
 pub use super::path::is_index_name;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
 use super::{FileHeader, Format, HeaderParser, RepoPath, WeightFileName};
@@ -71,6 +72,7 @@ impl Format for Safetensors {
     }
 
     fn parser(&self, _path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
+        let parse = |file: &FileParts| content::parse(file, FileContent::Safetensors);
         PartsParser::boxed(PREFIX_LENGTH, max_header_bytes, parse)
     }
 
@@ -80,7 +82,7 @@ impl Format for Safetensors {
 }
 
 /// Parses the header of a file, or returns the range to read next.
-fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
+pub(super) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
     let range = header_range(file.detection_bytes()?, file.size, file.limit)?;
     Ok(SafetensorsFileHeader::from_json(file.get(range)?)?.into())
 }

@@ -133,7 +133,8 @@ impl WeightSet {
             let digits = (digits + 1).saturating_sub(self.path.as_str().len());
             self.path.as_str().replacen('*', &format!("{number:0digits$}"), 1)
         };
-        Err(IncompleteShards { total, first_missing: missing.map(path) })
+        let found = u32::try_from(paths.len()).unwrap_or(u32::MAX);
+        Err(IncompleteShards { found, total, first_missing: missing.map(path) })
     }
 
     /// Returns the precedence of a set at a location.
@@ -179,10 +180,15 @@ struct Checkpoint<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}", match .first_missing {
     Some(missing) => format!("shard `{missing}` is missing"),
+    None if .found > .total => format!(
+        "{found} shards exist, but according to their names there are {total}"
+    ),
     None => "a shard number appears twice".to_owned(),
 })]
 #[non_exhaustive]
 pub struct IncompleteShards {
+    /// The number of different shard numbers.
+    pub found: u32,
     /// The number of shards according to their names.
     pub total: u32,
     /// The path of the first missing shard; `None` if the defect is a number that appears twice.
@@ -475,9 +481,41 @@ impl Layout {
         let models: BTreeSet<_> = models.ordered();
         let sets = self.sets.iter().filter(|set| models.contains(&set.name.unsharded()));
         let members = sets.flat_map(|set| &set.members).filter(|(shard, _)| shard.is_some());
-        let unindexed = members.map(|(_, path)| path).filter(|path| !named.contains(path));
+        let members = members.map(|(_, path)| path).chain(self.numbered_like(&named));
+        let unindexed = members.filter(|path| !named.contains(path));
         unindexed.ordered::<BTreeSet<_>>().into_iter().cloned().collect()
     }
+
+    /// Returns the files whose names differ from several of the `named` ones only in the number at the end, as `2.safetensors`
+    /// from `0.safetensors` and `1.safetensors`.
+    fn numbered_like<'a>(
+        &'a self,
+        named: &BTreeSet<&RepoPath>,
+    ) -> impl Iterator<Item = &'a RepoPath> {
+        let mut series = BTreeMap::new();
+        for stem in named.iter().filter_map(|path| numbered_stem(path)) {
+            *series.entry(stem).or_insert(0) += 1;
+        }
+        let series: BTreeSet<_> = series
+            .into_iter()
+            .filter(|(_, files)| *files > 1)
+            .map(|((stem, extension), _)| (stem.to_owned(), extension.to_owned()))
+            .ordered();
+        let members = self.sets.iter().flat_map(|set| &set.members).map(|(_, path)| path);
+        members.filter(move |path| {
+            numbered_stem(path).is_some_and(|(stem, extension)| {
+                !series.is_empty() && series.contains(&(stem.to_owned(), extension.to_owned()))
+            })
+        })
+    }
+}
+
+/// Returns a path up to the number at the end of its stem, and its extension; `None` if it has no such number, or is
+/// numbered as one of several.
+fn numbered_stem(path: &RepoPath) -> Option<(&str, &str)> {
+    let (start, extension) = path.as_str().rsplit_once('.')?;
+    let stem = start.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    (stem.len() < start.len() && !stem.ends_with("-of-")).then_some((stem, extension))
 }
 
 /// Joins the files that KTransformers numbers without their total: `model-00001.safetensors` and so on. Next to other
@@ -591,6 +629,34 @@ pub struct UnsupportedWeights {
     pub files: usize,
 }
 
+/// The format of parts that must be joined. Uploads were once limited to 50 GB per file.
+pub const SPLIT_FILE: &str = "parts of a split file, to be joined first";
+
+/// Returns whether a name is one of a part of a file that was cut into pieces, such as `x.gguf.part1of2`, `x.gguf-split-a` and
+/// `x.safetensors.001`.
+pub fn is_part_of_file(path: &str) -> bool {
+    let (_, name) = split_folder(path);
+    let mut ends = [".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt"].iter();
+    let rest = ends.find_map(|end| Some(name.rsplit_once(end)?.1));
+    let Some(rest) = rest.filter(|rest| rest.starts_with(['.', '-', '_'])) else { return false };
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_count = |word: &str| {
+        let numbers = word.split_once("of").map_or([word, "1"], |(part, total)| [part, total]);
+        numbers.into_iter().all(is_number)
+    };
+    let mut is_marked = false;
+    rest[1..].split(['.', '-', '_']).all(|word| {
+        let mark = ["parts", "part", "split", "chunk", "piece"];
+        let numbered = mark.iter().find_map(|mark| word.strip_prefix(mark));
+        let is_letters = word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let is_name = numbered.is_some_and(|number| number.is_empty() || is_count(number));
+        // `split` counts with `aa`, `ab` and so on.
+        let is_suffix = is_letters && (is_marked || word.len() == 2 && word.starts_with('a'));
+        is_marked |= is_name;
+        is_name || is_count(word) || word == "of" || is_suffix
+    })
+}
+
 /// Formats by file extension.
 const EXTENSIONS: [(&str, &str); 16] = [
     ("bin", "PyTorch (.bin)"),
@@ -623,6 +689,9 @@ fn count_unsupported(files: &[ListedFile]) -> Vec<UnsupportedWeights> {
 /// Returns the format of a file by its extension, after its position, because the most common formats are listed first;
 /// `None` for files that are not weights.
 fn unsupported_format(path: &RepoPath) -> Option<(usize, &'static str)> {
+    if is_part_of_file(path.as_str()) {
+        return Some((0, SPLIT_FILE));
+    }
     let (stem, extension) = split_folder(path.as_str()).1.rsplit_once('.')?;
     let is_same = |(known, _): &(&str, _)| extension.eq_ignore_ascii_case(known);
     let position = EXTENSIONS.iter().position(is_same)?;

@@ -142,7 +142,7 @@ fn invalid_indexes_are_errors() {
             pointer,
             WrongFormat(DetectedFormat::GitLfsPointer),
             None,
-            "the file looks like a Git LFS pointer",
+            "the file looks like a Git LFS pointer in place of its content (`git lfs pull` fetches it)",
         ),
         (
             "<!DOCTYPE html><html>",

@@ -1,0 +1,95 @@
+//! The format of a file according to its content, which decides: names may be wrong, or come from old habits.
+
+use super::buffer::{DETECTION_BYTES, FileParts, Stop};
+use super::{DetectedFormat, FileHeader, Format, gguf, pytorch, safetensors};
+
+/// A format whose files are recognized by their first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileContent {
+    Safetensors,
+    Gguf,
+    PyTorch,
+}
+
+impl FileContent {
+    /// Returns the format of a file; `None` if its first bytes do not show it.
+    fn recognize(file: &FileParts) -> Option<Self> {
+        let start = file.detection_bytes().ok()?;
+        match DetectedFormat::recognize(start) {
+            Some(DetectedFormat::Gguf) => return Some(Self::Gguf),
+            Some(DetectedFormat::Zip | DetectedFormat::Pickle) => return Some(Self::PyTorch),
+            Some(_) => return None,
+            None => {}
+        }
+        // The length of the header, and a JSON object.
+        let length = start.first_chunk().map(|prefix| u64::from_le_bytes(*prefix))?;
+        let object = file.get(DETECTION_BYTES..DETECTION_BYTES + 2).ok()?;
+        let is_object = object.starts_with(b"{\"") || object == b"{}";
+        (is_object && (2..=file.limit).contains(&length)).then_some(Self::Safetensors)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Safetensors => safetensors::Safetensors.name(),
+            Self::Gguf => gguf::Gguf.name(),
+            Self::PyTorch => pytorch::PyTorch.name(),
+        }
+    }
+}
+
+/// Parses the header of a file in the format of its content, or else in the format of its name.
+pub(super) fn parse(file: &FileParts, named: FileContent) -> Result<FileHeader, Stop> {
+    // The first bytes are missing until the first range has arrived.
+    file.detection_bytes()?;
+    let found = FileContent::recognize(file).unwrap_or(named);
+    let mut header = match found {
+        FileContent::Safetensors => safetensors::parse(file),
+        FileContent::Gguf => gguf::parse(file),
+        FileContent::PyTorch => pytorch::parse(file),
+    }?;
+    header.misnamed = (found != named).then(|| found.name());
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::{Formats, HeaderError, RepoPath, read_header};
+
+    fn read(path: &str, file: &[u8]) -> Result<FileHeader, HeaderError> {
+        let path: RepoPath = path.parse().unwrap();
+        let parser = Formats::built_in().find_or_safetensors(&path).parser(&path, 1 << 20);
+        read_header(parser, Some(file.len() as u64), |range| {
+            let [start, end] = [range.start, range.end].map(|at| at.min(file.len() as u64));
+            let [start, end] = [start, end].map(|at| usize::try_from(at).unwrap());
+            Ok(file[start..end].to_vec())
+        })
+    }
+
+    #[test]
+    fn the_content_decides_the_format() {
+        let json = br#"{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+        let safetensors = [&(json.len() as u64).to_le_bytes()[..], json, b"ab"].concat();
+        // No keys, and one tensor of two bytes.
+        let counts = [1_u64, 0].map(u64::to_le_bytes).concat();
+        let name = [&1_u64.to_le_bytes()[..], b"w"].concat();
+        let entry =
+            [&1_u32.to_le_bytes()[..], &2_u64.to_le_bytes(), &24_u32.to_le_bytes()].concat();
+        let mut gguf = [b"GGUF\x03\0\0\0", &counts[..], &name, &entry, &[0; 8]].concat();
+        gguf.resize(gguf.len().next_multiple_of(32) + 2, 0);
+        for (path, file, misnamed) in [
+            ("model.safetensors", &safetensors, None),
+            ("pytorch_model.bin", &safetensors, Some("safetensors")),
+            ("model.gguf", &safetensors, Some("safetensors")),
+            ("model", &safetensors, None),
+            ("model.gguf", &gguf, None),
+            ("model.bin", &gguf, Some("gguf")),
+            ("model.safetensors", &gguf, Some("gguf")),
+        ] {
+            let header = read(path, file).unwrap();
+            assert_eq!((header.tensors().len(), header.misnamed), (1, misnamed), "{path}");
+        }
+        let error = read("model.safetensors", b"PK\x03\x04 and more").unwrap_err();
+        assert!(error.message.contains("ZIP archive is malformed"), "{error}");
+    }
+}
