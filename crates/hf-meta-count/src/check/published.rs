@@ -73,10 +73,10 @@ impl Published {
         let views = aliases.map(|(name, stored_in)| {
             let stored_in = stored_in.as_str().unwrap();
             let (dtype, shape) = self.tensors[stored_in].clone();
-            TensorView { name: name.clone(), dtype, shape, stored_in: stored_in.to_owned() }
+            TensorView::new(name.clone(), dtype, shape, stored_in.to_owned())
         });
-        let views: Vec<_> = views.collect();
-        let pickle = PickleSummary { imports: Vec::new(), views };
+        let mut pickle = PickleSummary::default();
+        pickle.views = views.collect();
         if !pickle.views.is_empty() {
             header.pickle = Some(Box::new(pickle));
         }

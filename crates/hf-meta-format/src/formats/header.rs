@@ -188,6 +188,13 @@ pub struct TensorView {
     pub stored_in: String,
 }
 
+impl TensorView {
+    /// Creates a view of the tensor `stored_in`, whose bytes it shares.
+    pub fn new(name: String, dtype: Dtype, shape: Vec<u64>, stored_in: String) -> Self {
+        Self { name, dtype, shape, stored_in }
+    }
+}
+
 impl PickleSummary {
     /// Returns the tensors that are not in the table, because others contain all of their elements.
     pub fn aliases(&self) -> impl Iterator<Item = &TensorView> {

@@ -552,7 +552,8 @@ fn the_state_of_a_training_run_is_not_counted() {
         ("config", TrainingEntry::Value),
     ];
     let entries = entries.map(|(name, role)| (name.to_owned(), role)).into();
-    let pickle = PickleSummary { entries, ..PickleSummary::default() };
+    let mut pickle = PickleSummary::default();
+    pickle.entries = entries;
     header.pickle = Some(Box::new(pickle));
     let mut counter = Counter::new();
     counter.add_file(&header).unwrap();
