@@ -40,7 +40,7 @@ pub(super) async fn read_repo(
     large: &LargeCallLimit,
     listed: &ListedRepo,
 ) -> RepoRead {
-    let (began, meter) = (Instant::now(), client.start_call());
+    let (began, meter) = (Instant::now(), client.meter());
     let model = |commit: Option<&str>| {
         let model = client.model(&listed.repo).revision(commit).plan(Plan::Prefetch);
         let model = model.meter(&meter).large_calls(large);
