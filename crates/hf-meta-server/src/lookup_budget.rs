@@ -1,5 +1,6 @@
 //! Decides about lookups in progress: request budgets and memory.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +16,6 @@ use hf_meta::{Budget, CallMeter, Demand, LargeCallLimit};
 pub(super) const FIRST_REQUESTS: u64 = 2;
 
 /// The budgets and the memory that all lookups share.
-#[derive(Debug)]
 pub(super) struct LookupLimits {
     /// Budgets of Hub requests for new lookups, per client.
     clients: TokenBuckets<IpAddr>,
@@ -109,7 +109,6 @@ pub(super) enum EarlyExit {
 }
 
 /// The budget of one lookup.
-#[derive(Debug)]
 pub(super) struct LookupBudget {
     limits: Arc<LookupLimits>,
     cause: LookupCause,
@@ -118,6 +117,12 @@ pub(super) struct LookupBudget {
     charged: AtomicU64,
     /// The permit of a large lookup that had to wait.
     large_wait: OnceLock<OwnedSemaphorePermit>,
+}
+
+impl fmt::Debug for LookupBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LookupBudget").field("cause", &self.cause).finish_non_exhaustive()
+    }
 }
 
 impl Budget for LookupBudget {
