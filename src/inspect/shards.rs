@@ -78,7 +78,8 @@ impl Call {
         let plan = self.context.options.plan;
         let predicted = self.predict_shards(&path, &index);
         let first = |shard: &RepoPath| Plan::Exact.first_range(&self.context.formats, shard);
-        let requests: Vec<_> = predicted.iter().map(|shard| (shard.clone(), first(shard))).collect();
+        let requests: Vec<_> =
+            predicted.iter().map(|shard| (shard.clone(), first(shard))).collect();
         let mut early = Box::pin(self.read_concurrently(&path, requests));
         let (index, mut done) = {
             let (mut index, mut done) = (pin!(self.read_index(&path, index)), Vec::new());

@@ -101,20 +101,19 @@ async fn prefetch_does_not_wait_for_a_long_index() {
 
 /// Returns a repository with three numbered shards, whose index names some of them, and the number of bytes that
 /// contain its first name.
-fn numbered_repo(named: &[usize]) -> (Repo, u64) {
-    let names: Vec<_> = named.iter().copied().map(numbered(3)).collect();
-    let entries: Vec<_> = names.iter().map(|name| (&**name, &**name)).collect();
+fn numbered_repo(numbers: &[usize]) -> (Repo, u64) {
+    let shards: Vec<_> = numbers.iter().copied().map(numbered(3)).collect();
+    let entries: Vec<_> = shards.iter().map(|shard| (&**shard, &**shard)).collect();
     let repo = Repo::new("org/model").file(INDEX, support::index(&entries));
-    let add = |repo: Repo, name: &String| repo.file(name, support::weights(&[name]));
-    (names.iter().fold(repo, add), 100)
+    let add = |repo: Repo, shard: &String| repo.file(shard, support::weights(&[shard]));
+    (shards.iter().fold(repo, add), 100)
 }
 
 /// Returns the numbers of the shards of [`numbered_repo`] that were requested.
 fn requested_shards(hub: &LocalHub) -> Vec<usize> {
     let log = hub.log();
-    let is_requested = |number: &usize| {
-        log.iter().any(|request| request.path.ends_with(&numbered(3)(*number)))
-    };
+    let is_requested =
+        |number: &usize| log.iter().any(|request| request.path.ends_with(&numbered(3)(*number)));
     (1..=3).filter(is_requested).collect()
 }
 
@@ -155,7 +154,8 @@ async fn a_wrong_prediction_costs_requests_only() {
     let report = report.unwrap();
     assert_eq!((report.parameter_count.total(), report.filepaths.len()), (2, 3));
     assert_eq!((report.findings, requested_shards(&hub)), (vec![], vec![1, 2, 3]));
-    let [predicted, awaited] = [false, true].map(|is_prefetch| model.clone().plan(support::plan(is_prefetch)));
+    let [predicted, awaited] =
+        [false, true].map(|is_prefetch| model.clone().plan(support::plan(is_prefetch)));
     let (predicted, awaited) = (predicted.verify().await.unwrap(), awaited.verify().await.unwrap());
     assert_eq!(predicted.findings(), awaited.findings());
     assert_eq!([predicted.sets[0].valid_files, awaited.sets[0].valid_files], [2, 2]);
@@ -169,7 +169,7 @@ async fn nothing_is_predicted_if_the_quota_is_low() {
     let client = client(&hub).retry_policy(RetryPolicy::default().max_attempts(1));
     let client = client.read_timeout(Duration::from_millis(500)).build().unwrap();
     client.model("org/model").count().await.unwrap_err();
-    assert_eq!(requested_shards(&hub), []);
+    assert_eq!(requested_shards(&hub), Vec::<usize>::new());
 }
 
 /// The length of the first range depends on the complete index.

@@ -319,7 +319,12 @@ mod tests {
         assert_eq!(names("x/m_00002-of-000002.fp16.safetensors", 9), expected);
         assert_eq!(names("m-00000-of-00002.bin", 9), "m-00000-of-00002.bin m-00001-of-00002.bin");
         assert_eq!(names("m-00007-of-99999.bin", 1), "m-00001-of-99999.bin");
-        for other in ["model.safetensors", "a-1-of-2.safetensors", "00001-of-00002.safetensors", "x.bin.index.json"] {
+        for other in [
+            "model.safetensors",
+            "a-1-of-2.safetensors",
+            "00001-of-00002.safetensors",
+            "x.bin.index.json",
+        ] {
             assert_eq!(names(other, 9), "", "{other}");
         }
     }
