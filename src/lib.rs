@@ -131,8 +131,8 @@ pub use hf_meta_format::{
     CommitSha, CountReport, CountSummary, Diff, Dtype, FetchStats, IdError, ParameterCount, Plan,
     RepoId, RepoKind, RepoPath, Revision, SafetensorsFile, SafetensorsFileHeader,
     SafetensorsIndexJson, SafetensorsParseFromRepo, SafetensorsShards, TensorInfo, Tree,
-    UnsupportedWeights, VerifyReport, WeightFiles, WeightSet, Weights, count, formats, memory,
-    report,
+    UnsupportedWeights, VerifyReport, WeightFiles, WeightSet, Weights, check, count, formats,
+    memory, results, steps,
 };
 
 pub use self::{

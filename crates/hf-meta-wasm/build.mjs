@@ -18,18 +18,19 @@ const core = `${folder}/${target}/${profile === "dev" ? "debug" : profile}/hf_me
 // A workspace that is built has the program.
 const bindgen = process.env.HF_META_BINDGEN ? [process.env.HF_META_BINDGEN] : ["cargo", "run", "--locked", "-q", "-p", "hf-meta-wasm", "--example", "bindgen", "--"];
 mkdirSync("build", { recursive: true });
-const tables = ["architectures", "vllm", "layouts", "gguf_layouts", "diffusers_layouts"].map((name) => readFileSync(`../hf-meta-format/src/tables/${name}.txt`));
+const tables = execFileSync("cargo", ["run", "--locked", "-q", "-p", "hf-meta-format", "--example", "tables"], { maxBuffer: 1 << 24 });
 run(...bindgen, core, "build");
 // The core calls these functions only after it has loaded the second module and the tables. See `Reader::load_second`.
 const [first, second] = split(readFileSync("build/core_bg.wasm"), [
   "hf_meta_format::formats::gguf::parser::parse::",
   "hf_meta_format::formats::pytorch::parser::parse::",
   "hf_meta_format::memory::usage::Memory::new::",
-  "hf_meta_format::report::verify::VerifyReport::",
-  "hf_meta_format::report::verify::weight_set::ConfigFile::from_json::",
-  "hf_meta_format::report::verify::weight_set::SetCheck::",
+  "hf_meta_format::check::rules::adapter::",
+  "hf_meta_format::check::weight_set::SetCheck::",
+  "hf_meta_format::results::verified::VerifyReport::",
+  "hf_meta_format::steps::config_file::ConfigFile::from_json::",
 ]);
-for (const [name, content] of Object.entries({ "first.wasm": first, "second.wasm": second, "tables.txt": Buffer.concat(tables) })) {
+for (const [name, content] of Object.entries({ "first.wasm": first, "second.wasm": second, "tables.txt": tables })) {
   writeFileSync(`build/${name}`, content);
   run(...bindgen, `build/${name}`);
 }

@@ -16,7 +16,7 @@ use crate::formats::{FileHeader, RepoPath};
 use crate::http::SafeUrl;
 use crate::hub::api::next_page;
 use crate::inspect::{Call, RecordedCount};
-use crate::report::CountReport;
+use crate::results::CountReport;
 
 impl Client {
     /// Returns the share of quotas that this client uses, from [`ClientBuilder::quota_share`](crate::ClientBuilder::quota_share).

@@ -16,8 +16,8 @@ use crate::formats::{Format, RepoPath};
 use crate::hub::{HubReportedCount, Source, SourceError};
 use crate::inspect::{Call, ReadOptions};
 use crate::memory::MemoryOptions;
-use crate::report::verify::VerifyReport;
-use crate::report::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
+use crate::results::VerifyReport;
+use crate::results::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 
 /// The weights of a repository, a URL or a local path, with options for reading them.
 ///

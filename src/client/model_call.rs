@@ -17,7 +17,7 @@ use crate::error_kind::ErrorKind;
 use crate::formats::{Formats, clip};
 use crate::hub::Source;
 use crate::inspect::{Call, CallContext, CallFiles, CallState, ReadMode, file_of, on_disk};
-use crate::report::Target;
+use crate::steps::Target;
 
 /// The minimum interval between checks of a timeout that a wait has extended.
 const STEP: Duration = Duration::from_millis(50);

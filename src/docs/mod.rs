@@ -69,7 +69,7 @@ pub mod command {}
 
 /// [`Layout`]: crate::formats::weight_sets::Layout
 /// [`read_header`]: crate::formats::read_header
-/// [`ReportBuilder`]: crate::report::ReportBuilder
+/// [`ReportBuilder`]: crate::steps::ReportBuilder
 /// [`formats`]: crate::formats
 /// [`count`]: crate::count
 /// [quantization]: crate::docs::quantization

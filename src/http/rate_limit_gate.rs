@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use ::url::{Origin, Url};
 use futures::future::select;
-use hf_meta_format::report::text;
+use hf_meta_format::results::text;
 use reqwest::header::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::url::Url;
-use hf_meta_format::report::text;
+use hf_meta_format::results::text;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, LOCATION, RANGE};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 

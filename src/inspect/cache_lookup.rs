@@ -18,7 +18,7 @@ use crate::error_kind::ErrorKind;
 use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
 use crate::formats::{Format, RepoPath, chain};
 use crate::hub::CommitSha;
-use crate::report::Target;
+use crate::steps::Target;
 
 /// The entries of the cache that may serve one call, and those that the call may fill.
 ///

@@ -25,8 +25,9 @@ use crate::formats::weight_sets::is_shard_pattern;
 use crate::formats::{Format, Formats, HeaderError, RepoPath};
 use crate::hub::CommitSha;
 use crate::memory::MemoryOptions;
-use crate::report::verify::ConfigFile;
-use crate::report::{FetchStats, Finding, Plan, Target};
+use crate::results::{FetchStats, Finding, Plan};
+use crate::steps::ConfigFile;
+use crate::steps::Target;
 
 /// One call.
 ///

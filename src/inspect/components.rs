@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::memory::MemoryComponent;
-use crate::report::CountReport;
-use crate::report::loaded::cache_of_all;
-use crate::report::verify::pipeline_components;
+use crate::results::CountReport;
+use crate::steps::cache_of_all;
+use crate::steps::pipeline_components;
 
 impl Call {
     /// Returns the sets that a loader of the main set loads, without the main set itself.

@@ -5,7 +5,7 @@ use std::mem::take;
 use super::call::Call;
 use crate::error::{Error, HubCacheMiss};
 use crate::formats::RepoPath;
-use crate::report::verify::ConfigFile;
+use crate::steps::ConfigFile;
 
 /// The name of the configuration file, which is next to the weights or at the root of the repository.
 pub(super) const CONFIG: &str = "config.json";

@@ -13,7 +13,8 @@ use crate::formats::RepoPath;
 use crate::formats::safetensors::IndexError;
 use crate::hub::CommitSha;
 use crate::memory::{CacheError, CacheLayout};
-use crate::report::{BuiltReport, CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
+use crate::results::{CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
+use crate::steps::BuiltReport;
 
 /// A weight set whose headers have been read.
 pub(super) struct Inspected {
@@ -205,7 +206,7 @@ impl Call {
             self.read_other_config(name, &mut config).await?;
         }
         let weights = path.clone();
-        let counted = work.run(0, move || config.count(assembly, &weights, memory)).await;
+        let counted = work.run(0, move || assembly.count(config, &weights, memory)).await;
         let (assembled, mut report, cache) =
             counted.map_err(|source| self.index_error(&path, source))?;
         report.findings.extend(self.source_findings());

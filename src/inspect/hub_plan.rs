@@ -11,7 +11,7 @@ use crate::backends::Fetched;
 use crate::error::Error;
 use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::{FileHeader, HeaderError, RepoPath};
-use crate::report::{ReportBuilder, Target};
+use crate::steps::{ReportBuilder, Target};
 
 /// The maximum size of the response in bytes. For models with more tensors, the files are read instead.
 const MAX_RESPONSE_BYTES: u64 = 64_000_000;

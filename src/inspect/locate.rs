@@ -15,7 +15,8 @@ use crate::formats::weight_sets::{Layout, ListedFile, WeightSet};
 use crate::formats::{RepoPath, clip};
 use crate::http::HubError;
 use crate::hub::CommitSha;
-use crate::report::{Plan, Target};
+use crate::results::Plan;
+use crate::steps::Target;
 
 /// A listing of files, and the weight sets in it.
 pub(super) struct Listed {

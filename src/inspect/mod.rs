@@ -1,6 +1,6 @@
 //! A call: locate the weights, read the headers, count, and report.
 //!
-//! 1. A [`Call`] is a [`CallContext`], such as its [`Target`] and its [`Plan`](crate::report::Plan), its files, and the
+//! 1. A [`Call`] is a [`CallContext`], such as its [`Target`] and its [`Plan`](crate::results::Plan), its files, and the
 //!    state of its reads.
 //! 2. `files` reads its files from their origin or from the header cache, and records them for it.
 //! 3. `count` looks for the commit in the header cache (`cache_lookup`), or else reads, counts and caches it.
@@ -8,7 +8,7 @@
 //! 5. `shards` reads the index, and its shards as soon as its first shard name shows their names.
 //! 6. `header` reads one header in the ranges that its [format](crate::formats::Format) requests, and `config_file`
 //!    reads `config.json` once a tensor needs it.
-//! 7. A [`ReportBuilder`](crate::report::ReportBuilder) collects the headers as they arrive, compares them with the index, and
+//! 7. A [`ReportBuilder`](crate::steps::ReportBuilder) collects the headers as they arrive, compares them with the index, and
 //!    feeds the single [`Counter`](crate::count::Counter).
 //! 8. `verify` reads the sets that a loader loads, continues after errors and reports all of them.
 

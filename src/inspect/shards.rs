@@ -16,7 +16,8 @@ use crate::error::Error;
 use crate::formats::safetensors::SafetensorsIndexJson;
 use crate::formats::weight_sets::numbered_shards;
 use crate::formats::{FileHeader, Formats, RepoPath};
-use crate::report::{Plan, RangeRequest, ReportBuilder};
+use crate::results::{Plan, RangeRequest};
+use crate::steps::ReportBuilder;
 
 /// The result of reading a shard.
 type ShardResult = (RepoPath, Result<UncountedHeader, Error>);

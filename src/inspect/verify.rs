@@ -10,13 +10,16 @@ use super::call::{Call, CallState, OnFailure, ReadMode};
 use super::config_file::CONFIG;
 use super::locate::{FoundWeights, Listed, Located};
 use super::shards::SetReads;
+use crate::check::SetCheck;
+use crate::check::Verification;
 use crate::error::Error;
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, chain, clip};
 use crate::hub::HubReportedCount;
-use crate::report::loaded::Verification;
-use crate::report::verify::{ConfigFile, SetCheck, VerifyReport};
-use crate::report::{Finding, ReportBuilder, Target, bounded};
+use crate::results::VerifyReport;
+use crate::results::{Finding, bounded};
+use crate::steps::ConfigFile;
+use crate::steps::{ReportBuilder, Target};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
 /// minutes.

@@ -1,6 +1,6 @@
 //! The malformed headers of huggingface.js's tests: counts that the file cannot have.
 
-use hf_meta::report::Finding;
+use hf_meta::results::Finding;
 
 use hf_meta::Error;
 use hf_meta::formats::safetensors::HeaderErrorKind;

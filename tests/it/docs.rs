@@ -26,7 +26,7 @@ fn camel_case(name: &str) -> String {
 
 /// The severity of each kind of finding, from the declarations of `findings!` and `mismatches!`.
 fn severities() -> BTreeMap<String, String> {
-    let source = include_str!("../../crates/hf-meta-format/src/report/finding.rs");
+    let source = include_str!("../../crates/hf-meta-format/src/results/finding.rs");
     let declared = source.lines().filter_map(|line| {
         let (severity, kind) = line.strip_prefix("    ")?.split_once(' ')?;
         let is_severity = matches!(severity, "Error" | "Warning" | "Note");

@@ -2,7 +2,7 @@
 
 mod cache;
 
-use hf_meta::report::Finding;
+use hf_meta::results::Finding;
 use hf_meta::{Client, DiskCache, Error, HeaderBytes, Source};
 
 use self::cache::{ALL, COMMIT, OLDER, Offline, write};

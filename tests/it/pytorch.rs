@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use hf_meta::formats::pytorch::PyTorch;
 use hf_meta::formats::{Format as _, HeaderError, read_header};
-use hf_meta::report::diff::Diff;
-use hf_meta::report::{Finding, Severity};
+use hf_meta::results::diff::Diff;
+use hf_meta::results::{Finding, Severity};
 use hf_meta::{CountReport, Model, Weights};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

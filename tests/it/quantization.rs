@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use hf_meta::count::{Buffer, Configs, MixtureOfExperts};
-use hf_meta::report::Finding;
+use hf_meta::results::Finding;
 use hf_meta::{Client, ErrorKind, RetryPolicy, SafetensorsParseFromRepo};
 
 use crate::hub::{Fault, File, LocalHub, Repo};

@@ -7,7 +7,7 @@ mod streamed_index;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hf_meta::report::Finding;
+use hf_meta::results::Finding;
 use hf_meta::{Cache, Client, DiskCache, Endpoint, RepoId, Revision, Source};
 
 use crate::hub::{Host, LocalHub, LoggedRequest, Repo};

@@ -3,8 +3,8 @@
 mod planted;
 mod sets;
 
-use hf_meta::report::Finding;
-use hf_meta::report::verify::ParameterSources;
+use hf_meta::results::Finding;
+use hf_meta::results::ParameterSources;
 use hf_meta::{Client, VerifyReport};
 use serde_json::{Value, json};
 

@@ -16,7 +16,7 @@ import re
 import string
 import sys
 
-from layouts import compress
+import layout_blocks
 
 TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\'.\'|\d[\w.]*|[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*|->|\+\+|--|<<|>>|[=!<>+*/|&^%-]=|&&|\|\||[^\s]')
 TYPES = set("auto bool int int32_t int64_t uint32_t uint64_t size_t float double ggml_tensor std::string llm_tensor llama_token norm attn".split())
@@ -871,12 +871,13 @@ def main():
         keys["|".join(dict.fromkeys(machine.required))].append(f"gguf:{name}")
         for text in sorted(machine.ignored):
             print(name, text, file=sys.stderr)
-    lines = [re.sub(r"(^part |<)p(?=\d)", r"\1g", text) for text in compress(words, is_nested=False)]
-    used = set(re.findall(r"\$\w+", " ".join(lines)))
+    blocks = layout_blocks.write(words, is_nested=False)
+    used = set(re.findall(r"\$\w+", " ".join(blocks)))
     while more := {name for found in used for name in re.findall(r"\$\w+", source.names[found])} - used:
         used |= more
     names = " ".join(f"{name}={source.names[name]}" for name in sorted(used))
-    lines = [f"# The tensors of GGUF files, from llama.cpp {version}, by tests/oracles/gguf_layouts.py.", f"names gguf {names}", *lines]
+    header = f"# The tensors of GGUF files, from llama.cpp {version}, by tests/oracles/gguf_layouts.py. `layouts.txt` explains the lines."
+    lines = [header, *blocks, "", f"names gguf {names}"]
     lines += [f"keys {','.join(found)} {required}" for required, found in keys.items()]
     table.write_text("\n".join(lines) + "\n")
 

@@ -25,9 +25,6 @@ warnings.filterwarnings("ignore")
 from architectures import PURPOSES
 from moe import ARCHITECTURES
 
-# The time for one architecture.
-SECONDS = 150
-
 def numbers(hidden, heads, groups, intermediate, experts, layers, vocabulary, rest):
     names = {
         hidden: ("hidden_size", "n_embd", "d_model"),
@@ -195,9 +192,6 @@ def run(job):
         config = {key: value for key, value in base["config"].items() if key not in DROPPED}
         shapes = base["tensors"]
         for path, value in list(paths(config)):
-            if time.time() - started > SECONDS:
-                reasons.append("out of time")
-                break
             for other in other_values(path[-1], value):
                 found = attempt(".".join(path), with_value(config, path, other))
                 if found:

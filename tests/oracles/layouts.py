@@ -7,7 +7,7 @@ For each dimension of each module and for the length of each list, the first for
 with at least two different values. A dimension without a formula is `_`. Modules that are not stored in all samples form
 groups that are stored together, with the condition on the configuration if there is one, or with the groups of which
 always one is stored. A nested model whose modules agree with its own architecture refers to that layout.
-Equal parts of lines are written once. A second run writes the same table. `tables/layout.rs` explains its format.
+A second run writes the same table. `layout_blocks.py` writes it, and its header explains the format.
 Architectures with one sample are left out. `layout_corrections.txt` has what the samples do not show.
 """
 
@@ -23,7 +23,9 @@ import sys
 
 import numpy
 
+import layout_blocks
 from fixture import ROOT
+from layout_blocks import is_rule, parent_of, parse, size
 
 NAMES = {"$layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "$heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
          "$hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "emb_dim", "embed_dim")}
@@ -281,11 +283,6 @@ class Tree:
         return ".".join(folded), tuple(places)
 
 
-def parent_of(pattern):
-    """Returns the innermost list around a pattern, or the empty text."""
-    return pattern[: pattern.rfind("#") + 1] if "#" in pattern else ""
-
-
 def inside(parent, name):
     return f"{parent}.{name}" if parent else name
 
@@ -519,18 +516,6 @@ def nested(config, at=()):
             yield (*at, key), value["model_type"]
 
 
-def is_rule(key):
-    return key in ("@", "~") or re.search(r"(^|\.)\?\w?$", key) is not None
-
-
-def parse(text):
-    """Returns the flags, the group and the formulas of an entry."""
-    flags = re.match(r"[+-]*", text)[0]
-    rest = text[len(flags):]
-    group, _, dims = rest.rpartition(":") if re.match(r"[A-Za-z0-9]:", rest) else ("", "", rest)
-    return flags, group, dims.split(",")
-
-
 class Included:
     """A comparison of a nested model with the layout of its architecture."""
 
@@ -569,7 +554,7 @@ class Included:
         return other
 
     def agrees(self, pattern, text):
-        flags, group, dims = parse(text)
+        flags, group, dims, _ = parse(text)
         entry = self.layout.entries[pattern]
         is_required = "-" not in flags and not group
         if is_required != entry["required"] and not group:
@@ -636,202 +621,21 @@ def correct(words, name):
             if not value.startswith("?"):
                 words[key] = value
                 continue
-            flags, group, dims = parse(words[key])
+            flags, group, dims, _ = parse(words[key])
             rule, _, condition = value.partition("=")
             words[key] = f"{flags.replace('-', '')}{rule[1:]}:{','.join(dims)}"
             words[f"{parent_of(key)}.{rule}".lstrip(".")] = condition
     return words
 
 
-def size(words):
-    return sum(len(key) + len(text) + 2 for key, text in words.items())
-
-
-FUNCTIONS = {"has", "len", "in", "layer", "min", "count"}
-
-
-def keys_in(value):
-    """Returns the keys in the formulas of a value."""
-    value = parse(value)
-    return {name for text in value[2] for name in re.findall(r"[A-Za-z$_][\w$]*(?:\.[A-Za-z_]\w*)*", text) if name not in FUNCTIONS and name != "_"}
-
-
-class Node:
-    def __init__(self):
-        self.children, self.values, self.scope, self.base = {}, {}, "", ""
-
-    def insert(self, parts, value):
-        if len(parts) == 1:
-            self.values[parts[0]] = value
-        else:
-            self.children.setdefault(parts[0], Node()).insert(parts[1:], value)
-
-    def flat(self, prefix=""):
-        """Yields the paths with their values; a path has the scope of its block."""
-        for key, value in self.values.items():
-            yield prefix + key, value
-        for key, child in self.children.items():
-            yield from child.flat(f"{prefix}{key}." + (f"{child.scope}|" if child.scope else ""))
-
-    def insert_scoped(self, path, value):
-        """Inserts a path as from `flat`."""
-        key, dot, rest = path.partition(".")
-        if not dot:
-            self.values[key] = value
-            return
-        child = self.children.setdefault(key, Node())
-        scope, mark, inner = rest.partition("|")
-        if mark and "." not in scope:
-            if not child.children and not child.values:
-                child.scope = scope
-            assert child.scope == scope, path
-            rest = inner
-        child.insert_scoped(rest, value)
-
-    def keys(self):
-        found = set()
-        for key, value in self.values.items():
-            if key == "*":
-                found.add("outer")
-            elif key not in ("@", "~", "?"):
-                found |= keys_in(value)
-        for child in self.children.values():
-            found |= child.keys()
-        return found
-
-    def strip(self, scope):
-        fix = lambda value: re.sub(r"(?<![\w.$])hidden_size\b", "$hidden", re.sub(r"(?<![\w.$])" + re.escape(scope) + r"\.", "", value))
-        self.values = {key: fix(value) if key not in ("@", "~", "?") else value for key, value in self.values.items()}
-        for child in self.children.values():
-            child.strip(scope)
-
-    def scopes(self):
-        """Gives the largest subtrees whose formulas have the keys of one nested model a scope."""
-        found = self.keys()
-        outer = {key.split(".")[0] if "." in key else "" for key in found}
-        if len(outer) == 1 and "" not in outer and len(self.text()) > 40:
-            self.scope = outer.pop()
-            self.strip(self.scope)
-            # A nested model inside of the nested one.
-        for child in self.children.values():
-            child.scopes()
-
-    def text(self, names=None):
-        """Returns the words of the subtree; of known subtrees the name."""
-        words = [f"{key}={value}" for key, value in sorted(self.values.items())]
-        for key, child in sorted(self.children.items()):
-            path = key
-            # A chain of segments is one.
-            while not child.scope and not child.values and len(child.children) == 1:
-                (name, child), = child.children.items()
-                path += "." + name
-            inner = child.text(names)
-            mark = f"{child.scope}|" if child.scope else ""
-            known = names.get(inner) if names else None
-            if known:
-                words.append(f"{path}.{mark}<{known}")
-            elif len(child.values) == 1 and not child.children and not mark:
-                (name, value), = child.values.items()
-                words.append(f"{path}.{name}={value}")
-            else:
-                words.append(f"{path}.{mark}{{{inner}}}")
-        if self.base:
-            words.append(f"<{self.base}")
-        return " ".join(words)
-
-    def subtrees(self):
-        for child in self.children.values():
-            yield child
-            yield from child.subtrees()
-
-
-def compress(words, is_nested=True):
-    """Returns the lines of the table, with the frequent subtrees in lines that are written once."""
-    roots = {}
-    for name, found in words.items():
-        roots[name] = Node()
-        for key, value in found.items():
-            roots[name].insert(key.split("."), value)
-        for child in roots[name].children.values() if is_nested else ():
-            child.scopes()
-    # Layouts that differ little from another one.
-    flats, bases, seen = {}, {}, {}
-    for name, root in sorted(roots.items(), key=lambda item: (len(words[item[0]]), item[0])):
-        mine = dict(root.flat())
-        key = tuple(sorted(mine.items()))
-        if key in seen:
-            bases[name] = ("=", seen[key])
-            continue
-        seen[key] = name
-        best = (0.85 * size(mine), None)
-        for other, its in flats.items():
-            cost = size({path: text for path, text in mine.items() if its.get(path) != text}) + size({path: "" for path in its if path not in mine})
-            if cost < best[0]:
-                best = cost, other
-        flats[name] = mine
-        if best[1]:
-            bases[name] = ("<", best[1])
-    for name, (kind, base) in bases.items():
-        if kind == "<":
-            mine, its = flats[name], flats[base]
-            root = Node()
-            try:
-                for path, text in [*((path, text) for path, text in mine.items() if its.get(path) != text), *((path, "") for path in its if path not in mine)]:
-                    root.insert_scoped(path, text)
-            except AssertionError:  # The blocks have different scopes.
-                continue
-            root.base = base
-            roots[name] = root
-    for name, (kind, base) in bases.items():
-        if kind == "=":
-            roots[name] = roots[base]
-    same = collections.defaultdict(list)
-    for name, root in roots.items():
-        same[root.text()].append(name)
-    counts, nodes = collections.Counter(), {}
-    for names in same.values():
-        for node in roots[names[0]].subtrees():
-            if len(node.values) + len(node.children) > 1:
-                counts[node.text()] += 1
-                nodes[node.text()] = node
-    # The largest first; a smaller one counts where it is not in a larger one that is named.
-    names, bodies = {}, {}
-    def uses(text):
-        return counts[text]
-    chosen = sorted((text for text, count in counts.items() if count > 1 and len(text) > 24), key=len)
-    parts = []
-    for text in chosen:
-        label = f"p{len(names)}"
-        names_so_far = dict(names)
-        bodies[label] = nodes[text].text(names_so_far)
-        names[bodies[label]] = label
-        names[text] = label
-    # Lines with names.
-    lines = {}
-    for found in same.values():
-        lines[",".join(found)] = roots[found[0]].text(names)
-    # Parts that are used once after all are put back.
-    used = collections.Counter(label for body in [*lines.values(), *bodies.values()] for label in re.findall(r"<(p\d+)\b", body))
-    once = {label for label in bodies if used[label] < 2}
-    put = lambda text: re.sub(r"<(p\d+)\b", lambda found: "{" + put(bodies[found[1]]) + "}" if found[1] in once else found[0], text)
-    lines = {key: put(text) for key, text in lines.items()}
-    numbers = {}
-    bodies = {label: put(body) for label, body in bodies.items() if label not in once}
-    for label in bodies:
-        numbers[label] = f"p{len(numbers)}"
-    renumber = lambda text: re.sub(r"<(p\d+)\b", lambda found: "<" + numbers[found[1]], text)
-    lines = {key: renumber(text) for key, text in lines.items()}
-    bodies = {numbers[label]: renumber(body) for label, body in bodies.items()}
-    return [*(f"part {label} {body}" for label, body in bodies.items()), *(f"layout {key} {text}" for key, text in sorted(lines.items()))]
-
-
 def main():
     folder, target, *names = sys.argv[1:]
-    layouts, words = {}, {}
+    layouts, words, versions = {}, {}, set()
     for path in sorted(pathlib.Path(folder).glob("*.json")):
         if names and path.stem not in names or ("*", "none") in corrections(path.stem):
             continue
         data = json.loads(path.read_text())
+        versions |= {sample["config"]["transformers_version"] for sample in data["samples"]}
         if sum("tensors" in sample for sample in data["samples"]) > 1:
             add_fixtures(path.stem, data)
             layout = Layout(path.stem, data).derive()
@@ -880,7 +684,8 @@ def main():
             if not choices:
                 del own[key]
         words[name] = own
-    lines = compress(words)
+    lines = [*layout_blocks.HEADER.format(version=versions.pop()).splitlines(), *layout_blocks.write(words)]
+    assert not versions, "The samples are of several versions."
     pathlib.Path(target).write_text("\n".join(lines) + "\n")
     print(len(layouts), "architectures,", sum(map(len, lines)) + len(lines), "bytes,", len(lines), "lines")
 

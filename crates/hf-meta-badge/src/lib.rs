@@ -18,7 +18,7 @@ pub use metric_values::MetricValues;
 pub use options::{BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 pub use render::ShieldsEndpoint;
 
-use hf_meta::report::text::escape;
+use hf_meta::results::text::escape;
 use hf_meta::{Error, ErrorKind};
 
 /// A face with open hands as SVG, drawn for this project.

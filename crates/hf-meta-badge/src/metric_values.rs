@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use super::{Badge, Color, Metric};
 use hf_meta::count::CountBreakdown;
 use hf_meta::formats::Dtype;
-use hf_meta::report::CountReport;
-use hf_meta::report::text::{short, short_bytes, thousands};
+use hf_meta::results::CountReport;
+use hf_meta::results::text::{short, short_bytes, thousands};
 
 /// The values of all badge metrics for a checkpoint.
 ///

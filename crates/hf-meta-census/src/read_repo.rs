@@ -12,7 +12,7 @@ use super::stored_header::{LayoutHasher, MAX_HEADER_BYTES, StoredHeader, digest_
 use super::table::lock;
 use hf_meta::formats::RepoPath;
 use hf_meta::formats::weight_sets::PIPELINE;
-use hf_meta::report::{CountReport, Plan};
+use hf_meta::results::{CountReport, Plan};
 use hf_meta::{Client, CommitSha, Error, HeaderBytes, LargeCallLimit, Model};
 
 /// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed

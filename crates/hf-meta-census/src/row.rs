@@ -12,7 +12,7 @@ use hf_meta::count::{MixtureOfExperts, RuleSet};
 use hf_meta::formats::weight_sets::{Layout, ListedFile, WeightSet};
 use hf_meta::formats::{Formats, RepoPath, WeightsKind, chain, clip};
 use hf_meta::memory::Memory;
-use hf_meta::report::{CountReport, Finding};
+use hf_meta::results::{CountReport, Finding};
 use hf_meta::{CommitSha, Error, ErrorKind, HeaderBytes, HubCacheMiss};
 
 /// The version of the table columns, which increases with every change.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hf_meta::report::text::parse_seconds;
+use hf_meta::results::text::parse_seconds;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, environment_token};
 
 /// The options for the connection to the Hub, before or after the name of a subcommand.

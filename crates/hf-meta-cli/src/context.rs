@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use futures::stream::{self, StreamExt};
-use hf_meta::report::text::thousands;
-use hf_meta::report::{Finding, Plan};
+use hf_meta::results::text::thousands;
+use hf_meta::results::{Finding, Plan};
 use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
 
 use super::error_report::{print_source_error, print_warnings};

@@ -7,11 +7,11 @@ use std::io;
 
 use anstyle::Style;
 use clap::ValueHint;
-use hf_meta::report::CountReport;
-use hf_meta::report::diff::{
+use hf_meta::results::CountReport;
+use hf_meta::results::diff::{
     ChangeGroup, ChangeKind, Diff, QuantizedLinear, RenamedPrefix, TensorChange, TensorState,
 };
-use hf_meta::report::text::{bytes, counted, escape, thousands};
+use hf_meta::results::text::{bytes, counted, escape, thousands};
 
 use super::context::CommandContext;
 use super::exit::{CommandResult, ExitStatus};

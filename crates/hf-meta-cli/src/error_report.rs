@@ -8,8 +8,8 @@ use anstyle::Style;
 use hf_meta::formats::safetensors::{
     DetectedFormat, HeaderError, HeaderErrorKind, IndexError, IndexErrorKind,
 };
-use hf_meta::report::text::{duration, escape, thousands};
-use hf_meta::report::{Finding, Severity};
+use hf_meta::results::text::{duration, escape, thousands};
+use hf_meta::results::{Finding, Severity};
 use hf_meta::{
     Error, ErrorKind, HttpErrorKind, HubCacheMiss, QuantizationNotFound, Source, UnsupportedWeights,
 };

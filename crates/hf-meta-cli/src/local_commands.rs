@@ -14,7 +14,7 @@ use clap::Subcommand;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 use clap_mangen::Man;
-use hf_meta::report::text::{bytes, counted, escape};
+use hf_meta::results::text::{bytes, counted, escape};
 use hf_meta::{DiskCache, DiskUsage};
 
 use super::args::Args;

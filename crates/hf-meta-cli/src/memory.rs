@@ -8,7 +8,7 @@ use hf_meta::memory::{
     self, CacheDtype, CacheError, ContextSource, Engine, Fit, Memory, MemoryComponent,
     MemoryOptions, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan,
 };
-use hf_meta::report::text::{bytes, counted, escape, thousands};
+use hf_meta::results::text::{bytes, counted, escape, thousands};
 use hf_meta::{CountReport, Model};
 
 use super::exit::ExitStatus;

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::iter::successors;
 
 use anstyle::Style;
-use hf_meta::report::text::{escape, thousands};
+use hf_meta::results::text::{escape, thousands};
 use hf_meta::{Error, WeightSet};
 use serde::Serialize;
 use serde_json::Serializer;
@@ -169,7 +169,7 @@ impl Formatter for EscapingFormatter {
     }
 }
 
-/// Returns whether to escape a character. [`escape`](hf_meta::report::text::escape) escapes the same characters.
+/// Returns whether to escape a character. [`escape`](hf_meta::results::text::escape) escapes the same characters.
 fn needs_escape(c: char) -> bool {
     !c.is_ascii_graphic() && c != ' ' && c.escape_debug().count() > 1
 }
@@ -187,7 +187,7 @@ pub(crate) fn message_with_causes(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hf_meta::report::diff::Diff;
+    use hf_meta::results::diff::Diff;
     use hf_meta::{CountReport, VerifyReport, Weights};
     use schemars::JsonSchema;
     use schemars::generate::SchemaSettings;

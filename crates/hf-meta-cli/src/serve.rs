@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures::FutureExt;
-use hf_meta::report::text::parse_seconds;
+use hf_meta::results::text::parse_seconds;
 use hf_meta::{AddressPolicy, Client, DiskCache, RetryPolicy};
 use hf_meta_server::{RedisCache, Service, ServiceConfig};
 use tokio::net::TcpListener;

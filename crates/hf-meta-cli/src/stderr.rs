@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hf_meta::report::text::{counted, duration, escape, thousands};
+use hf_meta::results::text::{counted, duration, escape, thousands};
 use hf_meta::{Client, Progress};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};

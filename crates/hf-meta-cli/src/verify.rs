@@ -8,9 +8,9 @@ use anstyle::Style;
 use clap::ValueHint;
 use hf_meta::formats::gguf::Gguf;
 use hf_meta::formats::{Format, WeightsKind};
-use hf_meta::report::text::{counted, escape, thousands};
-use hf_meta::report::verify::{ParameterSources, VerifiedSet, is_complete, is_valid};
-use hf_meta::report::{Finding, Severity};
+use hf_meta::results::text::{counted, escape, thousands};
+use hf_meta::results::{Finding, Severity};
+use hf_meta::results::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet};
 use serde_json::{Value, json};
 

@@ -17,14 +17,18 @@
 //! | [`formats`] | headers, indexes, tensors, file names; the trait of a format |
 //! | [`count`] | parameters per dtype, quantized layouts, experts |
 //! | [`memory`] | the memory of weights and caches |
-//! | [`report`] | counts with their context, findings, differences, trees, JSON |
+//! | [`results`] | counts with their context, findings, differences, trees, JSON |
+//! | [`steps`] | the steps of a call: a count from headers that arrive in any order |
+//! | [`check`] | the checks of a verification |
 
 mod base;
+pub mod check;
 pub mod count;
 pub mod formats;
 mod ids;
 pub mod memory;
-pub mod report;
+pub mod results;
+pub mod steps;
 mod tables;
 
 pub use count::ParameterCount;
@@ -32,11 +36,10 @@ pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 pub use formats::weight_sets::{UnsupportedWeights, WeightSet};
 pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
-pub use report::diff::Diff;
-pub use report::tree::Tree;
-pub use report::verify::VerifyReport;
-pub use report::{
+pub use results::diff::Diff;
+pub use results::tree::Tree;
+pub use results::{
     CountReport, CountSummary, FetchStats, Plan, SafetensorsFile, SafetensorsParseFromRepo,
-    SafetensorsShards, WeightFiles, Weights,
+    SafetensorsShards, VerifyReport, WeightFiles, Weights,
 };
 pub use tables::architecture::add_tables;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
 use hf_meta::memory::{MemoryOptions, parse_size};
-use hf_meta::report::Plan;
-use hf_meta::report::diff::Diff;
+use hf_meta::results::Plan;
+use hf_meta::results::diff::Diff;
 use hf_meta::{
     CacheMode, Client, ClientBuilder, DiskCache, ErrorKind, Model, RetryPolicy, Source,
     environment_token,
@@ -168,8 +168,8 @@ impl Engine {
         let memory = memory.map_err(|_| PyValueError::new_err("`memory` must not be negative"))?;
         let invalid = |name| move || PyValueError::new_err(format!("`{name}` is invalid"));
         let budget = fit.map(|size| parse_size(&size).ok_or_else(invalid("fit"))).transpose()?;
-        let engine =
-            engine.map(|name| name.parse().ok().ok_or_else(invalid("engine"))).transpose()?;
+        let engine = engine.map(|name| name.parse().ok().ok_or_else(invalid("engine")));
+        let engine = engine.transpose()?.unwrap_or_default();
         let sources = [source.clone()];
         self.start(request, &sources, move |client, _| async move {
             let model = model(&client, &source, timeout)?.plan(plan);

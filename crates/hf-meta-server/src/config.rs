@@ -11,7 +11,7 @@ use thiserror::Error;
 use url::Url;
 
 #[cfg(feature = "clap")]
-use hf_meta::report::text::parse_seconds;
+use hf_meta::results::text::parse_seconds;
 
 /// The configuration of a [`Service`](super::Service). With the feature `clap`, it also declares the flags of a command.
 ///

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::failure::Failure;
 use hf_meta::formats::weight_sets::WeightSet;
-use hf_meta::report::CountReport;
+use hf_meta::results::CountReport;
 
 /// The approximate size of a failure without weight sets, in bytes.
 const SMALL_RESULT_BYTES: usize = 2_048;

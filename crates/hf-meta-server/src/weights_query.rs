@@ -8,7 +8,7 @@ use url::form_urlencoded;
 
 use hf_meta::formats::RepoPath;
 use hf_meta::memory::{MemoryOptions, parse_size, parse_tokens};
-use hf_meta::report::Plan;
+use hf_meta::results::Plan;
 use hf_meta::{Client, Model};
 use hf_meta::{CommitSha, Endpoint, RepoId, Revision, Source};
 use hf_meta_badge::Metric;

@@ -3,7 +3,7 @@
 use hf_meta_format::RepoPath;
 use hf_meta_format::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
 use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
-use hf_meta_format::report::Target;
+use hf_meta_format::steps::Target;
 
 use super::read::Call;
 use super::reader::Failure;

@@ -3,8 +3,8 @@
 use hf_meta_format::count::Configs;
 use hf_meta_format::formats::weight_sets::Layout;
 use hf_meta_format::memory::{CacheError, CacheLayout, MemoryComponent};
-use hf_meta_format::report::loaded::cache_of_all;
-use hf_meta_format::report::verify::pipeline_components;
+use hf_meta_format::steps::cache_of_all;
+use hf_meta_format::steps::pipeline_components;
 use hf_meta_format::{CountReport, RepoPath};
 
 use super::read::Call;

@@ -11,8 +11,9 @@ use hf_meta_format::formats::{
     FileHeader, Formats, HeaderError, HeaderErrorKind, Step, chain, clip,
 };
 use hf_meta_format::memory::{Engine, MemoryOptions, VllmOptions};
-use hf_meta_format::report::verify::ConfigFile;
-use hf_meta_format::report::{Finding, RangeRequest, ReportBuilder, Target};
+use hf_meta_format::results::{Finding, RangeRequest};
+use hf_meta_format::steps::ConfigFile;
+use hf_meta_format::steps::{ReportBuilder, Target};
 
 use super::Inspection;
 use super::locate::Located;
@@ -106,7 +107,7 @@ impl Call {
         self.add_other_config(&path, other, &mut config).await?;
         let failed = |error| self.failure(&path, Problem::Index(error));
         let (built, mut report, cache) =
-            config.count(builder, &path, self.memory).map_err(failed)?;
+            builder.count(config, &path, self.memory).map_err(failed)?;
         report.findings.extend(self.findings());
         report.format = format;
         report.source.clone_from(&self.options.source);

@@ -1,11 +1,13 @@
 //! Verification: continues after invalid files, and reports every error.
 
 use hf_meta_format::VerifyReport;
+use hf_meta_format::check::SetCheck;
+use hf_meta_format::check::Verification;
 use hf_meta_format::count::Configs;
 use hf_meta_format::formats::weight_sets::Layout;
-use hf_meta_format::report::loaded::Verification;
-use hf_meta_format::report::verify::{ConfigFile, SetCheck};
-use hf_meta_format::report::{Target, bounded};
+use hf_meta_format::results::bounded;
+use hf_meta_format::steps::ConfigFile;
+use hf_meta_format::steps::Target;
 
 use super::locate::Located;
 use super::read::{Call, SetReads, finding};

@@ -4,7 +4,8 @@ use std::fs::File as DiskFile;
 
 use hf_meta::count::Configs;
 use hf_meta::formats::{HeaderErrorKind, WeightsKind};
-use hf_meta::report::{Finding, ReportBuilder, Severity};
+use hf_meta::results::{Finding, Severity};
+use hf_meta::steps::ReportBuilder;
 use hf_meta::{
     Client, CountReport, DiskCache, Dtype, Error, Model, QuantizationNotFound, Source, Weights,
 };

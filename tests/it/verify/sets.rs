@@ -1,6 +1,6 @@
 //! `verify` checks the weight sets that a loader loads, and names the others; `--all` checks every set.
 
-use hf_meta::report::{Finding, Severity};
+use hf_meta::results::{Finding, Severity};
 use hf_meta::{Client, Source, VerifyReport};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::io;
 
 use hf_meta::CountReport;
 use hf_meta::count::{CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, TensorGroup};
-use hf_meta::report::text::{counted, escape, size_of_model, thousands};
+use hf_meta::results::text::{counted, escape, size_of_model, thousands};
 
 use crate::output::{Page, if_any};
 use crate::table::{Shrink, Table};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use glob::Pattern;
-use hf_meta::report::text::{self, counted, escape, thousands};
+use hf_meta::results::text::{self, counted, escape, thousands};
 use hf_meta::{RepoPath, SafetensorsParseFromRepo, TensorInfo, Weights};
 use serde::Serialize;
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io;
 
-use hf_meta::report::text::{bytes, escape, short, thousands};
+use hf_meta::results::text::{bytes, escape, short, thousands};
 use hf_meta::{CountReport, Error};
 
 use super::parameters::{bits_per_parameter, scalar_bytes};

@@ -8,8 +8,8 @@ use hf_meta::count::{Buffer, DtypeCount, TensorGroup};
 use hf_meta::formats::weight_sets::shard_pattern;
 use hf_meta::formats::{ModelDescription, WeightsKind};
 use hf_meta::memory::CacheLayout;
-use hf_meta::report::Adapter;
-use hf_meta::report::text::{bytes, counted, escape, share, short, thousands};
+use hf_meta::results::Adapter;
+use hf_meta::results::text::{bytes, counted, escape, share, short, thousands};
 use hf_meta::{CountReport, ParameterCount, WeightSet};
 
 use super::explain;

@@ -3,8 +3,8 @@
 use std::io;
 
 use glob::Pattern;
-use hf_meta::report::text::{escape, share, thousands};
-use hf_meta::report::tree::{TreeContent, TreeModule};
+use hf_meta::results::text::{escape, share, thousands};
+use hf_meta::results::tree::{TreeContent, TreeModule};
 use hf_meta::{Tree, Weights};
 
 use super::parameters;

@@ -1,23 +1,22 @@
-//! The modules of an architecture, from `layouts.txt`.
+//! The modules of an architecture, from the tables `layouts.txt`, `gguf_layouts.txt` and `diffusers_layouts.txt`.
 //!
-//! A line is `layout NAMES WORDS`, and `part NAME WORDS` is a text that several lines contain. The words are
+//! The header of `layouts.txt` explains the text that people read. `build.rs` packs it, so that a program contains fewer
+//! bytes and parses the line of one architecture only:
 //!
-//! | word | meaning |
+//! | packed word | in the table |
 //! |---|---|
-//! | `path=value` | a module, or a list of modules if the path ends with `#`, which stands for a number |
-//! | `path.{words}` | words whose paths begin with `path.` |
-//! | `path.key\|{words}` | the same, with formulas over the keys of the nested model `key` |
-//! | `path.<NAME` | the words of a part, or of another layout; also after `key\|` |
-//! | `path.*=key` | the layout of the architecture that the nested model `key` states, without its head |
-//! | `path.?=a\|b,c\|d` | of the groups `a` and `b` of modules, and of `c` and `d`, one is stored |
-//! | `path.?a=formula` | the group `a` is stored if the formula is not 0 |
-//! | `@=suffix` | the end of the name of the model class with the head, whose paths begin with `^` |
-//! | `~=prefix` | the prefix of the other paths in files of this class |
+//! | `path=value` | a module with its sides, or a list with its length, whose path ends with `#` |
+//! | `path.{words}` | the lines inside of a path |
+//! | `path.key\|{words}` | `from key`: formulas over the keys of the nested model `key` |
+//! | `path.<3`, `<llama` | `as`: the words of block 3; `like`: the words of another layout |
+//! | `path.*=key` | `model key`: the layout of the architecture that the nested model states, without its head |
+//! | `path.?=a\|b,c\|d` | `one group of`: of the groups `a` and `b`, and of `c` and `d`, one is stored |
+//! | `path.?a=formula` | `group a if`: the group is stored if the formula is not 0 |
+//! | `@=suffix`, `~=prefix` | `class`, `prefix` |
 //!
-//! A value has `-` if the module may be missing, `+` if it has a bias, the letter of its group with a colon, and the
-//! formulas of its shape, with `_` for an unknown side. The value of a list has the formula of its length, `_` if it is
-//! unknown, or `~` if the numbers have gaps. Of several values of a path the first one holds. An empty one removes the
-//! module.
+//! A value has `-` for `optional`, `+` for `with bias`, the letter of its group with a colon, the formulas of its sides,
+//! and its condition after a semicolon. `!5` is the value in line 5. Of several values of a path the first one holds. An
+//! empty one removes the module.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -54,11 +53,18 @@ pub(crate) struct LayoutEntry {
     pub(crate) depth: usize,
 }
 
-/// The modules that are stored together: the number of the layout, the list around them, and a letter.
-pub(crate) type Group = (usize, Option<usize>, char);
+/// The modules that are stored together: the number of the layout, the list around them, and the name.
+pub(crate) type Group = (usize, Option<usize>, GroupName);
+
+/// The letter of a group, or the condition that its modules state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GroupName {
+    Letter(char),
+    Condition(&'static str),
+}
 
 /// A rule about the groups of a model.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum GroupRule {
     /// One of the groups is stored.
     One(Vec<Group>),
@@ -229,6 +235,8 @@ impl<'a> Words<'a> {
             }
             let (value, others) = value.split_at(value.find([' ', '}']).unwrap_or(value.len()));
             rest = others;
+            let shared = value.strip_prefix('!').and_then(|number| text_of("value", number));
+            let value = shared.unwrap_or(value);
             if after.starts_with('<') {
                 let (path, scope) = self.block(path, key, scope);
                 let text = text_of("part", value).or_else(|| text_of("layout", value));
@@ -299,7 +307,10 @@ impl<'a> Words<'a> {
             if path.ends_with('#') {
                 lists.insert(path.clone(), layout.entries.len());
             }
-            layout.insert(LayoutEntry::new(&path, &word, parent));
+            let (entry, condition) = LayoutEntry::new(&path, &word, parent);
+            // The modules of a group state the same condition.
+            layout.rules.extend(condition.filter(|rule| !layout.rules.contains(rule)));
+            layout.insert(entry);
         }
         layout
     }
@@ -308,7 +319,7 @@ impl<'a> Words<'a> {
 impl Word {
     /// Returns the rules about one group, or about groups of which one is stored.
     fn rules(&self, letter: &str, parent: Option<usize>) -> Vec<GroupRule> {
-        let group = |letter| (self.layout, parent, letter);
+        let group = |letter| (self.layout, parent, GroupName::Letter(letter));
         if let Some(letter) = letter.chars().next() {
             return vec![GroupRule::If(group(letter), self.value, self.scope)];
         }
@@ -320,31 +331,42 @@ impl Word {
 }
 
 impl LayoutEntry {
-    fn new(path: &str, word: &Word, parent: Option<usize>) -> Self {
-        let formulas = word.value.trim_start_matches(['+', '-']);
-        let flags = &word.value[..word.value.len() - formulas.len()];
+    /// Creates an entry, and the rule of its condition.
+    fn new(path: &str, word: &Word, parent: Option<usize>) -> (Self, Option<GroupRule>) {
+        let (value, condition) = match word.value.split_once(';') {
+            Some((value, condition)) => (value, Some(condition)),
+            None => (word.value, None),
+        };
+        let formulas = value.trim_start_matches(['+', '-']);
+        let flags = &value[..value.len() - formulas.len()];
         let (letter, formulas) = match formulas.split_at_checked(2) {
             Some((letter, formulas)) if letter.ends_with(':') => (letter.chars().next(), formulas),
             _ => (None, formulas),
         };
-        Self {
+        let name = condition.map(GroupName::Condition).or(letter.map(GroupName::Letter));
+        let group = name.map(|name| (word.layout, parent, name));
+        let rule = group.zip(condition);
+        let rule = rule.map(|(group, formula)| GroupRule::If(group, formula, word.scope));
+        let entry = Self {
             is_head: path.starts_with('^'),
             is_list: path.ends_with('#'),
-            is_required: letter.is_none() && !flags.contains('-'),
+            is_required: group.is_none() && !flags.contains('-'),
             has_bias: flags.contains('+'),
-            group: letter.map(|letter| (word.layout, parent, letter)),
+            group,
             formulas,
             scope: word.scope,
             parent,
             depth: path.trim_end_matches('#').matches('#').count(),
             path: path.trim_start_matches('^').to_owned(),
-        }
+        };
+        (entry, rule)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::architecture::PACKED;
 
     fn layout(config: &str) -> ModelLayout<'_> {
         let object: JsonObject<'_> = serde_json::from_str(config).unwrap();
@@ -355,15 +377,9 @@ mod tests {
     /// A part that does not exist, or a word that is not understood, would be ignored.
     #[test]
     fn every_line_is_understood() {
-        let text = [
-            include_str!("layouts.txt"),
-            include_str!("gguf_layouts.txt"),
-            include_str!("diffusers_layouts.txt"),
-        ];
-        let lines = text.iter().flat_map(|text| text.lines());
-        let lines = lines.filter(|line| !line.starts_with('#') && !line.starts_with("keys "));
+        let is_layout = |line: &&str| line.starts_with("layout ") || line.starts_with("part ");
         let mut layouts = 0;
-        for line in lines {
+        for line in PACKED.lines().filter(is_layout) {
             let [kind, names, words] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else {
                 panic!("{line}");
             };

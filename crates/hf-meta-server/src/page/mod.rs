@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::lookup_result::LookupResult;
 use super::weights_query::WeightsQuery;
 use hf_meta::Endpoint;
-use hf_meta::report::text::{counted, escape, short_bytes, thousands};
+use hf_meta::results::text::{counted, escape, short_bytes, thousands};
 use hf_meta_badge::{BadgeOptions, Metric, MetricValues, Style, Theme};
 
 /// The style sheet, served at `style.css`.

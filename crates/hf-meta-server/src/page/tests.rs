@@ -5,7 +5,8 @@ use crate::weights_query::QueryString;
 use hf_meta::count::Configs;
 use hf_meta::formats::weight_sets::{Layout, ListedFile};
 use hf_meta::formats::{Formats, RepoPath};
-use hf_meta::report::{CountReport, ReportBuilder};
+use hf_meta::results::CountReport;
+use hf_meta::steps::ReportBuilder;
 use hf_meta::{Endpoint, SafetensorsFileHeader};
 use hf_meta_badge::{Color, Logo, Style};
 

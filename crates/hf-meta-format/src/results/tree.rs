@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::base::sort::{sort_by, sort_by_key};
 use crate::count::name_pattern::{compare_parts, number, parts, ranges};
 use crate::formats::{Dtype, TensorInfo};
-use crate::report::Weights;
+use crate::results::Weights;
 
 /// The maximum number of names of folded modules to list in braces.
 const MAX_LISTED_NAMES: usize = 4;
@@ -20,7 +20,7 @@ const MAX_LISTED_NAMES: usize = 4;
 ///
 /// ```
 /// use hf_meta_format::SafetensorsFileHeader;
-/// use hf_meta_format::report::tree::{Tree, TreeContent};
+/// use hf_meta_format::results::tree::{Tree, TreeContent};
 ///
 /// let header = SafetensorsFileHeader::from_json(
 ///     br#"{

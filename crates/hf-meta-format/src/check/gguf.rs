@@ -9,8 +9,8 @@ use crate::base::json_object::{object, string};
 use crate::formats::gguf::{Gguf, is_file_type};
 use crate::formats::weight_sets::{NumberedName, shard_number};
 use crate::formats::{Dtype, FileHeader, Format, Headers, RepoPath, all_tensors, clip};
-use crate::report::text::{counted, thousands};
-use crate::report::{Finding, bounded};
+use crate::results::text::{counted, thousands};
+use crate::results::{Finding, bounded};
 use crate::tables::architecture::keys_of;
 
 const TOKENS: &str = "tokenizer.ggml.tokens";

@@ -9,7 +9,7 @@ use super::{Mismatch, MismatchKind, check_adapter, check_model, check_recipe, re
 use crate::count::Configs;
 use crate::count::config::QUANTIZE_CONFIG;
 use crate::formats::{FileHeader, RepoPath, TensorInfo, TensorTableBuilder};
-use crate::report::{Adapter, Finding, Severity, Weights};
+use crate::results::{Adapter, Finding, Severity, Weights};
 use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
 
 thread_local! {
@@ -557,7 +557,7 @@ fn models_inside_each_other_are_read_once() {
         let layout = crate::memory::CacheLayout::from_config_json(json).unwrap();
         assert_eq!((&*layout.architecture, layout.layers), ("llama", 32), "{key}");
         let mut findings = Vec::new();
-        crate::report::verify::weight_set::check_embeddings(json, &headers, &mut findings);
+        crate::check::embeddings::check_embeddings(json, &headers, &mut findings);
         assert_eq!(findings, [], "{key}");
         assert_eq!(check_model(Some(json), &headers).0, [], "{key}");
         assert_eq!(check_recipe(json, &configs, &headers), [], "{key}");

@@ -11,12 +11,12 @@ use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{DifferenceKind, container_bits, split_name};
 use crate::formats::Headers;
-use crate::report::adapter::{
+use crate::results::adapter::{
     AdaptedModule, Adapter, AdapterConfig, AdapterModules, PEFT_PREFIX, configs, decimal, is_kohya,
     metadata,
 };
-use crate::report::diff::RenamedPrefix;
-use crate::report::{Finding, Weights};
+use crate::results::diff::RenamedPrefix;
+use crate::results::{Finding, VerifyReport, Weights};
 
 /// The rank and the `alpha` that PEFT uses if its configuration has none.
 const PEFT_DEFAULT: u64 = 8;
@@ -286,6 +286,15 @@ fn check_alphas(adapter: &AdapterModules<'_>, headers: &Headers, found: &mut Mis
             let missing = format!("{name}.alpha");
             found.add(MismatchKind::MissingAlpha, &missing, "alpha", "stored", rank);
         }
+    }
+}
+
+impl VerifyReport {
+    /// Compares the adapter with the tensors of its base model, and adds the findings to the first set. Does nothing if
+    /// the weights are not an adapter.
+    pub fn check_base(&mut self, base: &Weights) {
+        let found = self.adapter.as_ref().map(|adapter| adapter.check_base(base));
+        found.into_iter().flatten().for_each(|finding| self.push(finding));
     }
 }
 

@@ -16,13 +16,12 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 pub(crate) use self::adapter::check_adapter;
-pub use self::config::ConfigCheck;
 pub(crate) use self::config::check_model;
 pub(crate) use self::recipe::{check_recipe, recipe_file};
-pub use super::finding::{Mismatch, MismatchKind};
-use super::{Finding, Severity, bounded};
 use crate::count::name_pattern::NamePattern;
 use crate::formats::clip;
+use crate::results::{Finding, Severity, bounded};
+pub(crate) use crate::results::{Mismatch, MismatchKind};
 
 /// The mismatches found so far: the first module of each, and the number of modules. Mismatches of modules whose names
 /// differ only in numbers are folded if they have equal values.

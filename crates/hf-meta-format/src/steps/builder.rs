@@ -3,23 +3,24 @@
 use std::collections::BTreeMap;
 use std::mem::take;
 
-use super::adapter::{self, Adapter};
+use super::config_file::ConfigFile;
 use super::index_check::{self, IndexCheck, check_count};
-use super::{
-    CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
-    SafetensorsShards, WeightFiles, Weights, bounded,
-};
+use super::pickle_findings::PickleFindings;
 use crate::base::sort::{Ordered, sort_by};
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
-use crate::formats::pytorch::{PickleSummary, is_allowed_import};
 use crate::formats::safetensors::{
     EXTENSION, INDEX_NAME, IndexError, IndexErrorKind, Safetensors, SafetensorsFileHeader,
     SafetensorsIndexJson,
 };
 use crate::formats::weight_sets::shard_pattern;
-use crate::formats::{FileHeader, Format, ModelDescription, RepoPath, clip};
-use crate::memory::{CacheError, CacheLayout};
+use crate::formats::{FileHeader, Format, ModelDescription, RepoPath};
+use crate::memory::{CacheError, CacheLayout, MemoryOptions};
+use crate::results::adapter::{self, Adapter};
+use crate::results::{
+    CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
+    SafetensorsShards, WeightFiles, Weights,
+};
 
 /// A builder that counts a checkpoint from its headers, which may arrive in any order.
 ///
@@ -29,7 +30,7 @@ use crate::memory::{CacheError, CacheLayout};
 /// ```
 /// use hf_meta_format::SafetensorsFileHeader;
 /// use hf_meta_format::count::Configs;
-/// use hf_meta_format::report::ReportBuilder;
+/// use hf_meta_format::steps::ReportBuilder;
 ///
 /// let json = br#"{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
 /// let path: hf_meta_format::RepoPath = "model.safetensors".parse()?;
@@ -48,22 +49,22 @@ pub struct ReportBuilder {
     overflow: Option<CountOverflow>,
     keep_headers: bool,
     /// The headers, sorted by path once all were added; empty if they are not kept.
-    pub(super) headers: Vec<(RepoPath, FileHeader)>,
+    pub(crate) headers: Vec<(RepoPath, FileHeader)>,
     pickles: PickleFindings,
     /// The number of weight files.
-    pub(super) files: usize,
+    pub(crate) files: usize,
     /// The total size of the files in bytes.
-    pub(super) file_bytes: u64,
+    pub(crate) file_bytes: u64,
     /// The total size of the tensors' data in bytes.
     tensor_bytes: u64,
     /// The number of tensors.
-    pub(super) tensors: u64,
+    pub(crate) tensors: u64,
     /// The number of parameters declared by the index, or by a file without an index. The metadata of one shard does not
     /// describe the model.
-    pub(super) declared_total: Option<u64>,
+    pub(crate) declared_total: Option<u64>,
     /// The description of the model, with the path of its file. The first file of a split model has the complete one.
     model: Option<(RepoPath, ModelDescription)>,
-    pub(super) cache: Option<Result<CacheLayout, CacheError>>,
+    pub(crate) cache: Option<Result<CacheLayout, CacheError>>,
     is_adapter: bool,
     /// The name of the file that describes the adapter, if it may exist.
     adapter_config: Option<&'static str>,
@@ -74,12 +75,15 @@ pub struct ReportBuilder {
 #[non_exhaustive]
 pub struct BuiltReport {
     /// The builder with the headers, sorted by their paths as in the index. Its counter is finished.
-    pub(super) builder: ReportBuilder,
+    pub(crate) builder: ReportBuilder,
     /// The counts, or the tensor at which a sum overflowed.
-    pub(super) counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
+    pub(crate) counted: Result<(ParameterCount, CountBreakdown), CountOverflow>,
     /// The description of the weights as an adapter.
-    pub(super) adapter: Option<Box<Adapter>>,
+    pub(crate) adapter: Option<Box<Adapter>>,
 }
+
+/// The counts of a weight set, and the cache of its model, if it is known.
+pub type CountedReport = (BuiltReport, CountReport, Result<CacheLayout, CacheError>);
 
 impl ReportBuilder {
     /// Creates a builder for a single file. `keep_headers` makes the headers part of the result.
@@ -186,6 +190,30 @@ impl ReportBuilder {
         let index = self.index().map(|_| path.clone());
         let shards = check.shards().into_iter().map(|shard| path.sibling(shard));
         index.into_iter().chain(shards).collect()
+    }
+
+    /// Counts the headers of the weights at `path`. The caller adds what depends on how they were read. Also returns the
+    /// cache of the model, if it is known.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error under the conditions of [`BuiltReport::report`].
+    pub fn count(
+        self,
+        config: ConfigFile,
+        path: &RepoPath,
+        memory: Option<MemoryOptions>,
+    ) -> Result<CountedReport, IndexError> {
+        let filepaths = self.filepaths(path);
+        let built = self.finish(&config.configs);
+        let mut report = built.report(filepaths)?;
+        let cache = built.builder.cache.clone().unwrap_or_else(|| {
+            let json = config.json.as_deref().ok_or(CacheError::NoConfig)?;
+            CacheLayout::for_options(json, &memory.unwrap_or_default())
+        });
+        report.layout = cache.clone().ok().map(Box::new);
+        report.findings.extend(config.finding);
+        Ok((built, report, cache))
     }
 
     /// Finishes the count with the model's configuration.
@@ -356,46 +384,6 @@ impl SafetensorsParseFromRepo {
         let built = builder.finish(configs);
         let report = built.report(filepaths)?;
         built.into_parsed(path, report)
-    }
-}
-
-/// The imports and shared tensors of the pickles of a checkpoint.
-#[derive(Debug, Default)]
-struct PickleFindings {
-    files: u64,
-    /// The rejected imports, with the first file that contains each.
-    unsafe_imports: BTreeMap<String, RepoPath>,
-    views: u64,
-    /// The first tensor that shares elements, and the tensor that contains them.
-    example: Option<(String, String)>,
-}
-
-impl PickleFindings {
-    /// Adds the pickle of a file.
-    fn add(&mut self, file: &RepoPath, pickle: &PickleSummary) {
-        self.files += 1;
-        for import in pickle.imports.iter().filter(|import| !is_allowed_import(import)) {
-            let first = self.unsafe_imports.entry(import.clone()).or_insert_with(|| file.clone());
-            // Files arrive in any order.
-            *first = first.clone().min(file.clone());
-        }
-        self.views += pickle.views.len() as u64;
-        let views = pickle.views.iter().map(|view| (view.name.clone(), view.stored_in.clone()));
-        self.example = self.example.take().into_iter().chain(views.take(1)).min();
-    }
-
-    fn findings(&self) -> impl Iterator<Item = Finding> {
-        let imports = self.unsafe_imports.iter().map(|(import, file)| Finding::UnsafeImport {
-            file: clip(file.as_str()),
-            import: clip(import),
-        });
-        let shared = self.example.as_ref().map(|(tensor, stored_in)| Finding::SharedElements {
-            tensors: self.views,
-            tensor: clip(tensor),
-            stored_in: clip(stored_in),
-        });
-        let pickled = (self.files > 0).then_some(Finding::PickledWeights);
-        bounded(imports).into_iter().chain(shared).chain(pickled)
     }
 }
 

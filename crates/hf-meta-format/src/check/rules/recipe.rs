@@ -16,7 +16,7 @@ use crate::count::{
     container_bits, evaluate, split_name,
 };
 use crate::formats::{Headers, TensorInfo, all_tensors};
-use crate::report::Finding;
+use crate::results::Finding;
 
 /// Keys of recipes with the variant of the method.
 const FORMATS: [&str; 5] =

@@ -27,18 +27,18 @@ static PARTS: LazyLock<HashMap<&'static str, &'static Part>> = LazyLock::new(|| 
 
 /// A way to adapt a module.
 #[derive(Debug)]
-pub(super) struct AdapterMethod {
-    pub(super) family: &'static str,
-    pub(super) parts: Vec<Part>,
+pub(crate) struct AdapterMethod {
+    pub(crate) family: &'static str,
+    pub(crate) parts: Vec<Part>,
 }
 
 /// A tensor of an adapted module.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) name: &'static str,
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
     /// The letters of its dimensions.
-    pub(super) sides: &'static str,
-    pub(super) is_required: bool,
+    pub(crate) sides: &'static str,
+    pub(crate) is_required: bool,
 }
 
 impl AdapterMethod {
@@ -81,14 +81,14 @@ pub struct Adapter {
     pub target_modules: BTreeSet<String>,
     /// The inputs and outputs of each module, by its name in the base model.
     #[serde(skip)]
-    pub(super) shapes: BTreeMap<String, [u64; 2]>,
+    pub(crate) shapes: BTreeMap<String, [u64; 2]>,
 }
 
 /// The prefix of names that PEFT writes.
-pub(super) const PEFT_PREFIX: &str = "base_model.model.";
+pub(crate) const PEFT_PREFIX: &str = "base_model.model.";
 
 /// Returns whether a file contains an adapter, judging by its first names.
-pub(super) fn is_adapter(path: &RepoPath, header: &FileHeader) -> bool {
+pub(crate) fn is_adapter(path: &RepoPath, header: &FileHeader) -> bool {
     /// The parts of the first module, and the embeddings that may precede them.
     const MAX_TENSORS: usize = 16;
 
@@ -98,7 +98,7 @@ pub(super) fn is_adapter(path: &RepoPath, header: &FileHeader) -> bool {
 }
 
 /// Returns whether `adapter_config.json` describes an adapter.
-pub(super) fn has_config(path: &RepoPath, header: &FileHeader) -> bool {
+pub(crate) fn has_config(path: &RepoPath, header: &FileHeader) -> bool {
     let name = path.file_name();
     name.as_str().contains("adapter")
         || header.tensors().names().take(1).any(|name| name.starts_with(PEFT_PREFIX))
@@ -137,12 +137,12 @@ impl<'a> TensorPlace<'a> {
 
 /// An adapted module.
 #[derive(Debug)]
-pub(super) struct AdaptedModule<'a> {
+pub(crate) struct AdaptedModule<'a> {
     /// The names and shapes of the parts.
-    pub(super) parts: BTreeMap<&'static str, (&'a str, TensorInfo)>,
-    pub(super) method: &'static AdapterMethod,
+    pub(crate) parts: BTreeMap<&'static str, (&'a str, TensorInfo)>,
+    pub(crate) method: &'static AdapterMethod,
     /// The length of each side, with the part that has it.
-    pub(super) sides: BTreeMap<char, (u64, &'static str)>,
+    pub(crate) sides: BTreeMap<char, (u64, &'static str)>,
 }
 
 impl<'a> AdaptedModule<'a> {
@@ -167,7 +167,7 @@ impl<'a> AdaptedModule<'a> {
     }
 
     /// Returns the length of a side, such as the rank `r`.
-    pub(super) fn side(&self, side: char) -> Option<u64> {
+    pub(crate) fn side(&self, side: char) -> Option<u64> {
         self.sides.get(&side).map(|(length, _)| *length)
     }
 
@@ -180,15 +180,15 @@ impl<'a> AdaptedModule<'a> {
 }
 
 /// The modules of an adapter by name and slot.
-pub(super) struct AdapterModules<'a> {
-    pub(super) modules: BTreeMap<(&'a str, &'a str), AdaptedModule<'a>>,
+pub(crate) struct AdapterModules<'a> {
+    pub(crate) modules: BTreeMap<(&'a str, &'a str), AdaptedModule<'a>>,
     /// The modules that have other tensors of an adapter as well, so that nothing is certain.
-    pub(super) uncertain: HashSet<&'a str>,
+    pub(crate) uncertain: HashSet<&'a str>,
 }
 
 impl<'a> AdapterModules<'a> {
     /// Returns `None` if most of the adapted modules are stored as well: a model that was saved with its adapter.
-    pub(super) fn new(headers: &'a Headers) -> Option<Self> {
+    pub(crate) fn new(headers: &'a Headers) -> Option<Self> {
         let mut parts = BTreeMap::<_, BTreeMap<_, _>>::new();
         let (mut stored, mut uncertain) = (HashSet::new(), HashSet::new());
         for (name, tensor) in all_tensors(headers) {
@@ -214,25 +214,25 @@ impl<'a> AdapterModules<'a> {
 }
 
 /// The configuration of an adapter, or of one component of a pipeline.
-pub(super) struct AdapterConfig<'a> {
+pub(crate) struct AdapterConfig<'a> {
     json: Rc<JsonObject<'a>>,
     /// The part of keys, and of names of modules, that selects a component, such as `unet.`.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
 }
 
 impl<'a> AdapterConfig<'a> {
-    pub(super) fn raw(&self, key: &str) -> Option<&'a RawValue> {
+    pub(crate) fn raw(&self, key: &str) -> Option<&'a RawValue> {
         let found = self.json.raw(&format!("{}{key}", self.prefix));
         found.filter(|value| value.get() != "null")
     }
 
     /// Returns the value of a key if it is a `T`.
-    pub(super) fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
+    pub(crate) fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
         self.raw(key).and_then(read)
     }
 
     /// Returns the method of PEFT in lowercase. MLX has none.
-    pub(super) fn method(&self) -> Option<String> {
+    pub(crate) fn method(&self) -> Option<String> {
         self.get::<String>("peft_type").map(|name| name.to_ascii_lowercase())
     }
 
@@ -243,7 +243,7 @@ impl<'a> AdapterConfig<'a> {
     }
 
     /// Returns the key of the scaling factor's numerator.
-    pub(super) fn alpha_key(&self) -> Option<&'static str> {
+    pub(crate) fn alpha_key(&self) -> Option<&'static str> {
         Some(match &*self.method()? {
             "lora" | "adalora" => "lora_alpha",
             "loha" | "lokr" => "alpha",
@@ -252,13 +252,13 @@ impl<'a> AdapterConfig<'a> {
     }
 
     /// Returns the entries of a list. Returns `None` for other values, and for lists that are too long.
-    pub(super) fn list(&self, key: &str) -> Option<Vec<String>> {
+    pub(crate) fn list(&self, key: &str) -> Option<Vec<String>> {
         let value = self.raw(key).filter(|value| value.get().starts_with('['))?;
         strings(Some(value), MAX_NAMES)
     }
 
     /// Returns the name of a module as in the configuration.
-    pub(super) fn module<'m>(&self, module: &'m str) -> Option<&'m str> {
+    pub(crate) fn module<'m>(&self, module: &'m str) -> Option<&'m str> {
         let module = module.strip_prefix(&*self.prefix)?;
         let mut module = module.strip_prefix(PEFT_PREFIX).unwrap_or(module);
         while let Some(inner) = module.strip_suffix(".base_layer") {
@@ -269,13 +269,13 @@ impl<'a> AdapterConfig<'a> {
 }
 
 /// Returns a number that may have decimals. A second parser of floats, besides the one for JSON, would take 12 kB.
-pub(super) fn decimal(value: &RawValue) -> Option<f64> {
+pub(crate) fn decimal(value: &RawValue) -> Option<f64> {
     serde_json::from_str(value.get().trim_matches('"')).ok()
 }
 
 /// Returns the configurations of an adapter: the contents of `adapter_config.json`, or one per component of a pipeline from
 /// the metadata that diffusers writes.
-pub(super) fn configs<'a>(json: Option<&'a [u8]>, headers: &'a Headers) -> Vec<AdapterConfig<'a>> {
+pub(crate) fn configs<'a>(json: Option<&'a [u8]>, headers: &'a Headers) -> Vec<AdapterConfig<'a>> {
     /// A pipeline has a few components.
     const MAX_COMPONENTS: usize = 10;
 
@@ -293,7 +293,7 @@ pub(super) fn configs<'a>(json: Option<&'a [u8]>, headers: &'a Headers) -> Vec<A
     components.into_iter().take(MAX_COMPONENTS).map(config).collect()
 }
 
-pub(super) fn metadata<'a>(headers: &'a Headers, key: &str) -> Option<&'a str> {
+pub(crate) fn metadata<'a>(headers: &'a Headers, key: &str) -> Option<&'a str> {
     headers.iter().find_map(|(_, header)| header.metadata()?.get(key)).map(String::as_str)
 }
 
@@ -405,7 +405,7 @@ fn format(found: &AdapterModules<'_>) -> &'static str {
 }
 
 /// Returns whether the name of a module is in the form of kohya, with underscores for dots.
-pub(super) fn is_kohya(name: &str) -> bool {
+pub(crate) fn is_kohya(name: &str) -> bool {
     name.starts_with("lora_") && !name.contains('.')
 }
 

@@ -7,8 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::diff::{ChangeKind, Diff};
 #[cfg(feature = "schema")]
 use super::schema::{object_schema, schema_of, type_of};
-use super::verify::{VerifiedSet, VerifyReport, is_complete, is_valid};
-use super::{CountReport, Plan};
+use super::{CountReport, Plan, VerifiedSet, VerifyReport, is_complete, is_valid};
 use crate::base::sort::Ordered;
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,

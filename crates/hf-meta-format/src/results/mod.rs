@@ -1,21 +1,17 @@
-//! Results of a call, and views of them.
+//! The results of a call: counts, findings, and views of them.
 
 pub(crate) mod adapter;
-mod builder;
 pub mod diff;
 mod finding;
-mod index_check;
 mod json;
-pub mod loaded;
 mod plan;
-pub mod rules;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
 /// Used by the command only. It may change in any version.
 #[doc(hidden)]
 pub mod text;
 pub mod tree;
-pub mod verify;
+mod verified;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,19 +19,19 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use adapter::Adapter;
-pub use finding::{Finding, Severity};
-
-pub use builder::{BuiltReport, ReportBuilder};
-pub use finding::bounded;
-pub use plan::{Plan, RangeRequest, Target};
+pub use self::adapter::Adapter;
+pub use self::finding::{Finding, Mismatch, MismatchKind, Severity, bounded};
+pub use self::plan::{Plan, RangeRequest};
+pub use self::verified::{
+    ConfigCheck, ParameterSources, VerifiedSet, VerifyReport, is_complete, is_valid,
+};
 
 use crate::CommitSha;
 use crate::count::{CountBreakdown, ParameterCount};
 use crate::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{Dtype, FileHeader, ModelDescription, RepoPath, WeightsKind};
-use crate::memory::{CacheLayout, Memory};
+use crate::memory::{CacheError, CacheLayout, Memory, MemoryComponent, MemoryOptions};
 
 /// The validated safetensors headers of a repository, with their parameter counts.
 ///
@@ -202,6 +198,9 @@ pub struct CountReport {
 }
 
 impl CountReport {
+    /// The maximum number of components of one model. A pipeline has a dozen.
+    pub const MAX_COMPONENTS: usize = 100;
+
     /// Returns the number of weight files, excluding the index.
     pub fn file_count(&self) -> usize {
         self.filepaths.iter().filter(|path| !path.is_index()).count()
@@ -225,6 +224,32 @@ impl CountReport {
             Some((name.clone(), set.path.clone(), bytes))
         });
         sets.collect()
+    }
+
+    /// Adds the memory that the weights at `path` need, together with the sizes of the `others` that are loaded with
+    /// them.
+    pub fn add_memory(
+        &mut self,
+        path: &RepoPath,
+        cache: Result<CacheLayout, CacheError>,
+        options: MemoryOptions,
+        others: Vec<MemoryComponent>,
+        layout: Option<&Layout>,
+    ) {
+        let weight_bytes = self.parameter_count.totals().bytes;
+        let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
+        sizes.extend(others);
+        let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);
+        let mut memory = Memory::new(weight_bytes, cache, options);
+        let reason = memory.unknown.clone();
+        self.findings.extend(reason.map(|reason| Finding::UnknownCacheSize { reason }));
+        if sizes.len() > 1 {
+            memory.components = sizes;
+        }
+        if let Some(layout) = layout {
+            memory.add_quantizations(self.quantizations(layout, path));
+        }
+        self.memory = Some(Box::new(memory));
     }
 
     /// Returns whether the parameters of every module are known, as `parameterExact` in the JSON. If not, a finding

@@ -8,7 +8,7 @@ use super::stored_modules::{is_expert, is_feed_forward, parent};
 use crate::base::sort::Ordered;
 use crate::count::name_pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
-use crate::report::text::counted;
+use crate::results::text::counted;
 use crate::tables::layout::{Group, GroupRule, LayoutEntry, Place};
 
 /// The parts that model classes leave out, by the ends of their names.

@@ -9,15 +9,15 @@ use crate::count::name_pattern::{NamePattern, common_name, compare_parts, parts}
 use crate::count::{is_packed_weight, module_of};
 use crate::formats::pytorch::PickleSummary;
 use crate::formats::{Dtype, RepoPath};
-use crate::report::{CountReport, Weights};
+use crate::results::{CountReport, Weights};
 
 /// The differences between the tensors of two checkpoints: their names, dtypes, shapes and shards. Values are not
 /// compared, because only headers are read.
 ///
 /// ```
 /// use hf_meta_format::count::Configs;
-/// use hf_meta_format::report::Weights;
-/// use hf_meta_format::report::diff::{ChangeKind, Diff};
+/// use hf_meta_format::results::Weights;
+/// use hf_meta_format::results::diff::{ChangeKind, Diff};
 /// use hf_meta_format::{SafetensorsFileHeader, SafetensorsParseFromRepo};
 ///
 /// fn weights(json: &str) -> Result<Weights, Box<dyn std::error::Error>> {

@@ -4,37 +4,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use serde::Serialize;
-
 use super::siblings::{check_biases, check_lists, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::base::json_object::{JsonObject, parse, standard_json};
 use crate::base::model_config::ModelConfig;
 use crate::formats::{Headers, TensorInfo, clip};
-use crate::report::Finding;
-use crate::report::text::counted;
+use crate::results::text::counted;
+use crate::results::{ConfigCheck, Finding};
 use crate::tables::architecture::{FormulaError, positive};
 use crate::tables::layout::{LayoutEntry, ModelLayout, Place};
-
-/// The comparison of the tensors with `config.json`, or the reason why there is none.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct ConfigCheck {
-    /// True if all modules of the model and their shapes were compared.
-    pub compared: bool,
-    /// The reason why they were not compared.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-impl ConfigCheck {
-    /// Creates the result of a model that was not compared.
-    pub(crate) fn skipped(reason: impl Into<String>) -> Self {
-        Self { compared: false, reason: Some(reason.into()) }
-    }
-}
 
 /// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
 /// architecture is unknown.

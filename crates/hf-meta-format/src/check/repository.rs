@@ -1,12 +1,11 @@
-//! The weight sets that a loader loads together: their verification, and the memory of all of them.
+//! The verification of the weight sets that a loader loads together.
 
 use std::collections::HashSet;
 
-use super::verify::{VerifiedSet, VerifyReport, pipeline_components};
-use super::{CountReport, Finding, Target, bounded};
-use crate::formats::weight_sets::{IncompleteShards, Layout, WeightSet};
+use crate::formats::weight_sets::{Layout, WeightSet};
 use crate::formats::{RepoPath, clip};
-use crate::memory::{CacheError, CacheLayout, Engine, Memory, MemoryComponent, MemoryOptions};
+use crate::results::{Finding, VerifyReport, bounded};
+use crate::steps::{Target, pipeline_components};
 
 /// The maximum number of weight sets to verify in one call.
 const MAX_SETS: usize = 1_000;
@@ -93,78 +92,5 @@ impl<'a> Verification<'a> {
             bounded(unlisted.map(|set| Finding::MissingIndex { shards: clip(set.path.as_str()) }));
         let findings = self.findings.into_iter().chain(twins).chain(unlisted);
         findings.for_each(|finding| report.push(finding));
-    }
-}
-
-impl VerifyReport {
-    /// Creates the result of a set that could not be read. `finding` is the reason, unless shards are missing.
-    pub fn unreadable(set: &WeightSet, mut finding: Finding) -> Self {
-        if set.is_without_index()
-            && let Err(IncompleteShards { total, .. }) = set.shards()
-        {
-            let (shards, total) = (clip(set.path.as_str()), total.into());
-            finding = Finding::IncompleteShards { shards, total, found: set.files as u64 };
-        }
-        let set = VerifiedSet::new(set.path.clone(), set.files, vec![finding]);
-        Self { sets: vec![set], ..Self::default() }
-    }
-}
-
-impl CountReport {
-    /// The maximum number of components of one model. A pipeline has a dozen.
-    pub const MAX_COMPONENTS: usize = 100;
-
-    /// Adds the memory that the weights at `path` need, together with the sizes of the `others` that are loaded with
-    /// them.
-    pub fn add_memory(
-        &mut self,
-        path: &RepoPath,
-        cache: Result<CacheLayout, CacheError>,
-        options: MemoryOptions,
-        others: Vec<MemoryComponent>,
-        layout: Option<&Layout>,
-    ) {
-        let weight_bytes = self.parameter_count.totals().bytes;
-        let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
-        sizes.extend(others);
-        let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);
-        let mut memory = Memory::new(weight_bytes, cache, options);
-        let reason = memory.unknown.clone();
-        self.findings.extend(reason.map(|reason| Finding::UnknownCacheSize { reason }));
-        if sizes.len() > 1 {
-            memory.components = sizes;
-        }
-        if let Some(layout) = layout {
-            memory.add_quantizations(self.quantizations(layout, path));
-        }
-        self.memory = Some(Box::new(memory));
-    }
-}
-
-/// Returns the cache of a model, given its own one and the number of `others` that are loaded with it. Nothing is
-/// cached if a list of components shows it. Engines serve some embedding models as language models.
-///
-/// # Errors
-///
-/// Returns an error if the size of the cache is unknown.
-pub fn cache_of_all(
-    own: Result<CacheLayout, CacheError>,
-    layout: &Layout,
-    path: &RepoPath,
-    others: usize,
-    options: &MemoryOptions,
-) -> Result<CacheLayout, CacheError> {
-    let main = layout.find(path);
-    let is_stored = options.engine == Engine::Stored;
-    let is_without_cache = main.is_some_and(|main| {
-        layout.components_file(main).is_some() || is_stored && layout.pipeline_of(main).is_some()
-    });
-    match own {
-        _ if is_without_cache => Ok(CacheLayout::without_cache("pipeline")),
-        _ if others >= CountReport::MAX_COMPONENTS => {
-            Err(CacheError::TooManyComponents { limit: CountReport::MAX_COMPONENTS })
-        }
-        Err(_) if others > 0 => Ok(CacheLayout::without_cache("pipeline")),
-        own => own,
     }
 }

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, bounded};
 use crate::base::sort::{Ordered, sort_by, sort_by_key};
 use crate::count::{Buffer, CountBreakdown, DtypeCount, ParameterCount};
 use crate::formats::safetensors::{IndexError, IndexErrorKind, SafetensorsIndexJson};
 use crate::formats::{NameList, RepoPath, clip};
+use crate::results::{Finding, bounded};
 
 /// Compares an index with the headers of its shards, which may arrive in any order.
 ///
@@ -204,7 +204,7 @@ pub(super) fn as_error(finding: &Finding) -> Option<IndexError> {
 /// Checks a count on its own and against the declared total.
 ///
 /// Writers of the total disagree on its meaning: it may be parameters or elements, with or without scalars and buffers.
-pub(super) fn check_count(
+pub(crate) fn check_count(
     count: &ParameterCount,
     breakdown: &CountBreakdown,
     declared: Option<u64>,
@@ -255,8 +255,9 @@ pub(super) fn check_count(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::Configs;
-    use crate::report::ReportBuilder;
+    use crate::count::{Configs, Counter};
+    use crate::formats::{Dtype, TensorInfo};
+    use crate::steps::ReportBuilder;
     use crate::{SafetensorsFileHeader, SafetensorsParseFromRepo};
 
     fn header(tensors: &[&str]) -> SafetensorsFileHeader {
@@ -406,5 +407,51 @@ mod tests {
             let report = builder.finish(&Configs::default()).report(vec![path.clone()]);
             assert_eq!(report.err(), Some(IndexError::new(kind, message)));
         }
+    }
+
+    /// transformers declares totals without buffers.
+    #[test]
+    fn a_total_may_leave_buffers_out() {
+        let mut counter = Counter::new();
+        for (name, length) in
+            [("h.0.mlp.gate.weight", 32), ("h.0.mlp.gate.e_score_correction_bias", 4)]
+        {
+            counter.add(name, &TensorInfo::new(Dtype::F32, vec![length], (0, 0))).unwrap();
+        }
+        let (count, breakdown) = counter.finish().unwrap();
+        for (declared, findings) in [(36, 0), (32, 0), (31, 1)] {
+            assert_eq!(
+                check_count(&count, &breakdown, Some(declared)).len(),
+                findings,
+                "{declared}"
+            );
+        }
+    }
+
+    #[test]
+    fn training_state_and_tied_copies_are_findings() {
+        let count = |config: &str, names: &[&str]| {
+            let mut counter = Counter::new();
+            for name in names {
+                let tensor = TensorInfo::new(Dtype::F32, vec![4, 8, 2], (0, 0));
+                counter.add(name, &tensor).unwrap();
+            }
+            counter.set_configs(Configs::from_config_json(config.as_bytes()).unwrap());
+            let (parameters, breakdown) = counter.finish().unwrap();
+            let found = check_count(&parameters, &breakdown, None);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let names = ["ema.h.0.weight", "model_ema.decay_w", "h.0.weight.exp_avg", "h.0.weight"];
+        assert_eq!(
+            count("{}", &names),
+            ["3 tensors are training state: 128 elements of EMA copies, and 64 elements of \
+                 optimizer state"]
+        );
+        let tied = r#"{"model_type":"mixtral","tie_word_embeddings":true,"num_experts_per_tok":2}"#;
+        let names = ["embed_tokens.weight", "lm_head.weight", "h.0.experts.w"];
+        let reason = "although it is tied to `embed_tokens.weight` (`tie_word_embeddings`)";
+        let found = |how: &str| [format!("`lm_head.weight` is stored {how}, {reason}")];
+        assert_eq!(count(tied, &names), found("but not counted"));
+        assert_eq!(count(tied, &names[..2]), found("and counted"));
     }
 }

@@ -8,7 +8,7 @@ use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::formats::safetensors::{HeaderError, IndexError};
 use crate::memory::CacheError;
-use crate::report::text::thousands;
+use crate::results::text::thousands;
 
 /// Declares the kinds of findings: the severity, the fields, and the sentence that contains them. A value after the
 /// sentence replaces the field of the same name in it.
@@ -27,10 +27,10 @@ macro_rules! findings {
         /// the variant.
         ///
         /// Text from a file is truncated to 200 characters and may contain control characters: pass it through
-        /// [`escape`](crate::report::text::escape) before printing it.
+        /// [`escape`](crate::results::text::escape) before printing it.
         ///
         /// ```
-        /// use hf_meta_format::report::{Finding, Severity};
+        /// use hf_meta_format::results::{Finding, Severity};
         ///
         /// let finding = Finding::MissingShard { file: "model-00002-of-00002.safetensors".to_owned() };
         /// assert_eq!(finding.severity(), Severity::Error);
@@ -41,7 +41,7 @@ macro_rules! findings {
         /// ```
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[cfg_attr(feature = "schema", schemars(transform = crate::report::schema::add_message))]
+        #[cfg_attr(feature = "schema", schemars(transform = crate::results::schema::add_message))]
         #[serde(
             remote = "Self",
             tag = "kind",
@@ -446,7 +446,7 @@ macro_rules! mismatches {
 
         impl MismatchKind {
             /// Returns the severity of a violation, and the documentation of this rule in Markdown.
-            pub(super) fn rule(self) -> (Severity, &'static str) {
+            pub(crate) fn rule(self) -> (Severity, &'static str) {
                 match self {
                     $(Self::$kind => (Severity::$severity, concat!($($documentation),*)),)+
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// from a file or a server is safe to print.
 ///
 /// ```
-/// assert_eq!(hf_meta_format::report::text::escape("red: \u{1b}[31m"), "red: \\u{1b}[31m");
+/// assert_eq!(hf_meta_format::results::text::escape("red: \u{1b}[31m"), "red: \\u{1b}[31m");
 /// ```
 pub fn escape(text: &str) -> String {
     // `escape_debug` also escapes these, although they are harmless in a terminal.

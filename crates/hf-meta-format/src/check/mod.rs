@@ -1,0 +1,11 @@
+//! The conclusions of a verification from headers and configurations, without I/O.
+
+mod embeddings;
+mod gguf;
+mod repository;
+mod rules;
+mod shard_numbers;
+mod weight_set;
+
+pub use self::repository::Verification;
+pub use self::weight_set::SetCheck;

@@ -1,0 +1,183 @@
+//! The checks of one weight set, after its headers have been read.
+
+use std::mem::take;
+
+use super::embeddings::check_embeddings;
+use super::gguf::{check_gguf, gguf_config};
+use super::rules;
+use super::shard_numbers::check_shard_numbers;
+use crate::count::Configs;
+use crate::formats::gguf::Gguf;
+use crate::formats::{Format, Formats, Headers, RepoPath, all_tensors, clip};
+use crate::results::{
+    ConfigCheck, FetchStats, Finding, ParameterSources, VerifiedSet, VerifyReport, bounded,
+    is_valid,
+};
+use crate::steps::{BuiltReport, ConfigFile, ReportBuilder, check_count};
+
+/// A weight set whose headers have been read, as far as that was possible.
+#[derive(Debug)]
+pub struct SetCheck {
+    /// The result so far. The caller adds the findings about files that it reads.
+    pub set: VerifiedSet,
+    /// `true` if the configuration describes the tensors.
+    pub needs_config: bool,
+    is_complete: bool,
+    assembly: ReportBuilder,
+}
+
+impl SetCheck {
+    /// Compares the index, or the names of the shards, with the headers. `failures` are the findings about unreadable
+    /// headers, and `unindexed` the shards that the index does not list. `is_whole` is false if only one shard of several
+    /// was to be read.
+    pub fn new(
+        path: RepoPath,
+        files: usize,
+        assembly: ReportBuilder,
+        shards: &[RepoPath],
+        unindexed: &[RepoPath],
+        failures: Vec<Finding>,
+        is_whole: bool,
+    ) -> Self {
+        let headers = &assembly.headers;
+        let is_complete = is_whole && headers.len() == files;
+        let is_described = headers.iter().any(|(_, header)| header.is_self_describing);
+        // A file that was not read could contain the output embedding.
+        let needs_config = is_complete && !is_described;
+        let mut set = VerifiedSet::new(path, files, failures);
+        set.findings.extend(assembly.index_findings());
+        set.findings.extend(check_shard_numbers(shards));
+        let unindexed = unindexed.iter().map(|shard| clip(shard.as_str()));
+        set.findings.extend(bounded(unindexed.map(|shard| Finding::UnindexedShard { shard })));
+        Self { set, needs_config, is_complete, assembly }
+    }
+
+    /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
+    pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
+        let recipe = rules::recipe_file(configs, &self.assembly.headers);
+        recipe.or_else(|| self.assembly.other_config_file(configs))
+    }
+
+    /// Returns whether the count that the Hub reports is about this set: the Hub counts only the files at the root.
+    pub fn is_counted_by_hub(&self) -> bool {
+        self.needs_config && self.is_at_root() && self.is_countable()
+    }
+
+    /// Returns whether the set is not in a folder, as a component of a pipeline is.
+    fn is_at_root(&self) -> bool {
+        self.set.path.segments().count() == 1
+    }
+
+    /// Counts the headers, and compares them with the configuration and with the count that the Hub reports, or with
+    /// the reason why it is unavailable.
+    pub fn finish(mut self, config: &ConfigFile, hub: Result<Option<u64>, String>) -> VerifyReport {
+        let filepaths = self.assembly.filepaths(&self.set.path);
+        self.set.findings.extend(config.finding.clone());
+        let is_draft = is_draft(&self.assembly.headers);
+        // The index may list a tied embedding that is not stored. The count is right in that case.
+        if self.needs_config
+            && !is_draft
+            && self.is_at_root()
+            && let Some(json) = &config.json
+        {
+            check_embeddings(json, &self.assembly.headers, &mut self.set.findings);
+        }
+        let built = take(&mut self.assembly).finish(&config.configs);
+        self.count(&built, hub);
+        let BuiltReport { builder, adapter, .. } = built;
+        if adapter.is_some() {
+            let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
+            self.set.findings.extend(found);
+        }
+        self.set.config_check = if is_draft {
+            ConfigCheck::skipped("the model drafts tokens for another model")
+        } else {
+            self.compare_with_config(config, &builder.headers, adapter.is_some())
+        };
+        let mut set = self.set;
+        if self.is_complete && set.files > 0 && builder.tensors == 0 && adapter.is_none() {
+            set.findings.push(Finding::NoTensors);
+        }
+        let path = &set.path;
+        let spaces = builder.headers.iter().filter(|(_, header)| header.has_leading_space);
+        let spaces = spaces.map(|(file, _)| {
+            let file = if file == path { file.clone() } else { path.sibling(file) };
+            Finding::LeadingSpace { file: clip(file.as_str()) }
+        });
+        set.findings.extend(bounded(spaces));
+        (set.valid_files, set.tensors) = (builder.files, builder.tensors);
+        let fetch = FetchStats { weight_bytes: builder.file_bytes, ..FetchStats::default() };
+        VerifyReport { filepaths, sets: vec![set], adapter, fetch, ..VerifyReport::default() }
+    }
+
+    /// Adds the findings about the headers and the count. Adds the count if it is right.
+    fn count(&mut self, built: &BuiltReport, hub: Result<Option<u64>, String>) {
+        let declared = built.builder.declared_total.filter(|_| self.is_countable());
+        self.set.parameters.declared = declared;
+        self.set.findings.extend(built.header_findings(self.is_complete));
+        if Formats::built_in().find_or_safetensors(&self.set.path).name() == Gguf.name() {
+            let found = check_gguf(&self.set.path, &built.builder.headers, self.is_complete);
+            self.set.findings.extend(found);
+        }
+        let Ok((count, breakdown)) = &built.counted else {
+            return self.set.findings.insert(0, Finding::CountOverflow);
+        };
+        self.set.findings.extend(check_count(count, breakdown, declared));
+        if !self.is_countable() {
+            return;
+        }
+        let (found, exact) = (count.total(), Some(breakdown.is_exact()));
+        let reported = hub.as_ref().map_or(None, |reported| *reported);
+        self.set.parameters =
+            ParameterSources { counted: Some(found), exact, declared, hub: reported };
+        let wrong = reported.filter(|reported| *reported != found);
+        let wrong = wrong.map(|reported| Finding::HubCountMismatch { reported, found });
+        let failed = hub.err().map(|reason| Finding::HubCountUnavailable { reason });
+        self.set.findings.extend(wrong.or(failed));
+    }
+
+    fn compare_with_config(
+        &mut self,
+        config: &ConfigFile,
+        headers: &Headers,
+        is_adapter: bool,
+    ) -> ConfigCheck {
+        let stored = gguf_config(headers);
+        let json = stored.as_deref().or(config.json.as_deref());
+        let has_config = self.needs_config || self.is_complete && json.is_some();
+        // The configuration next to an adapter may be that of its base model.
+        if !has_config || config.is_of_root || is_adapter {
+            return match (self.is_complete, self.needs_config) {
+                (false, _) => ConfigCheck::skipped("a file is missing or invalid"),
+                // An adapter, or a GGUF file of something else than a model.
+                (true, needs_config) if is_adapter || !needs_config => ConfigCheck::default(),
+                (true, _) => ConfigCheck::skipped("there is none next to the weights"),
+            };
+        }
+        let (found, check) = rules::check_model(json, headers);
+        // The error about a missing module says the same.
+        self.set.findings.retain(|found| {
+            !check.compared || !matches!(found, Finding::MissingOutputEmbedding { .. })
+        });
+        self.set.findings.splice(..0, found);
+        let recipe = json.map(|json| rules::check_recipe(json, &config.configs, headers));
+        self.set.findings.extend(recipe.into_iter().flatten());
+        check
+    }
+
+    /// Returns whether the found tensors are all tensors, and can be compared with a count.
+    fn is_countable(&self) -> bool {
+        let is_other = |finding: &Finding| matches!(finding, Finding::UnindexedTensor { .. });
+        self.is_complete && is_valid(&self.set.findings) && !self.set.findings.iter().any(is_other)
+    }
+}
+
+/// Returns whether the model drafts tokens for another one, as EAGLE heads do. It projects several hidden states of that
+/// model to one, and uses its embeddings.
+fn is_draft(headers: &Headers) -> bool {
+    all_tensors(headers).any(|(name, tensor)| {
+        let is_projection =
+            matches!(tensor.shape[..], [to, from] if to > 0 && from > to && from % to == 0);
+        name == "fc.weight" && is_projection
+    })
+}

@@ -1,0 +1,201 @@
+//! The result of a verification.
+
+use serde::Serialize;
+
+use super::{Adapter, FetchStats, Finding, Severity};
+use crate::CommitSha;
+use crate::formats::weight_sets::{IncompleteShards, WeightSet};
+use crate::formats::{HeaderErrorKind, RepoPath, clip};
+
+/// The result of verifying weight sets, returned by `Model::verify`. The numbers and the findings cover all of them.
+///
+/// ```
+/// use hf_meta_format::VerifyReport;
+/// use hf_meta_format::results::Severity;
+///
+/// fn print_errors(report: &VerifyReport) {
+///     let is_error = |severity| severity == Severity::Error;
+///     for finding in report.findings().iter().filter(|finding| is_error(finding.severity())) {
+///         println!("{finding}");
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// The repository, URL or path that was read, as formatted by `Source`.
+    pub source: String,
+    /// The commit of the files, or `None` if the source has no commits.
+    pub commit: Option<CommitSha>,
+    /// The paths of the files that were checked, the index first.
+    pub filepaths: Vec<RepoPath>,
+    /// The result of each set that was checked, the main set first.
+    pub sets: Vec<VerifiedSet>,
+    /// The sets that were not checked, or `None` if the files were not listed: one file was selected, or the server
+    /// has no listing.
+    pub unchecked: Option<Vec<WeightSet>>,
+    /// The description of the first set as an adapter; `None` for other weights.
+    pub adapter: Option<Box<Adapter>>,
+    /// The requests, bytes and time that the verification took.
+    pub fetch: FetchStats,
+}
+
+/// The result of verifying one weight set.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VerifiedSet {
+    /// The path of the file or the index, or the path pattern of shards without an index.
+    pub path: RepoPath,
+    /// The number of weight files that should exist.
+    pub files: usize,
+    /// The number of weight files with a valid header.
+    pub valid_files: usize,
+    /// The number of tensors in the valid files.
+    pub tensors: u64,
+    /// The parameter count according to each source.
+    pub parameters: ParameterSources,
+    /// The comparison of the tensors with `config.json`, or the reason why there is none.
+    pub config_check: ConfigCheck,
+    /// All findings, grouped by kind. The first set also has the findings about the repository.
+    pub findings: Vec<Finding>,
+}
+
+/// The comparison of the tensors with `config.json`, or the reason why there is none.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ConfigCheck {
+    /// True if all modules of the model and their shapes were compared.
+    pub compared: bool,
+    /// The reason why they were not compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl ConfigCheck {
+    /// Creates the result of a model that was not compared.
+    pub(crate) fn skipped(reason: impl Into<String>) -> Self {
+        Self { compared: false, reason: Some(reason.into()) }
+    }
+}
+
+/// The parameter count of a model according to each source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ParameterSources {
+    /// The count over all tensors, or `None` if a file is missing or invalid.
+    pub counted: Option<u64>,
+    /// `true` if the count is exact, or `None` if there is no count.
+    pub exact: Option<bool>,
+    /// The `total_parameters` declared by the index, or by the metadata of a single file.
+    pub declared: Option<u64>,
+    /// The count that the Hub reports, or `None` if it reports none for these files.
+    pub hub: Option<u64>,
+}
+
+impl VerifiedSet {
+    /// Creates the result of the set at `path`, which should have `files` files, none of which was read.
+    pub(crate) fn new(path: RepoPath, files: usize, findings: Vec<Finding>) -> Self {
+        let (parameters, config_check) = (ParameterSources::default(), ConfigCheck::default());
+        Self { path, files, valid_files: 0, tensors: 0, parameters, config_check, findings }
+    }
+}
+
+impl VerifyReport {
+    /// Creates the result of a set that could not be read. `finding` is the reason, unless shards are missing.
+    pub fn unreadable(set: &WeightSet, mut finding: Finding) -> Self {
+        if set.is_without_index()
+            && let Err(IncompleteShards { total, .. }) = set.shards()
+        {
+            let (shards, total) = (clip(set.path.as_str()), total.into());
+            finding = Finding::IncompleteShards { shards, total, found: set.files as u64 };
+        }
+        let set = VerifiedSet::new(set.path.clone(), set.files, vec![finding]);
+        Self { sets: vec![set], ..Self::default() }
+    }
+
+    /// Adds a finding about the repository to the first set.
+    pub fn push(&mut self, finding: Finding) {
+        if let Some(set) = self.sets.first_mut() {
+            set.findings.push(finding);
+        }
+    }
+
+    /// Adds the result of other sets. After the first one, content that is not a model, such as an importance matrix or a
+    /// control vector, is left out.
+    pub fn add(&mut self, other: Self) {
+        if !self.sets.is_empty() && is_other_content(&other.findings()) {
+            return;
+        }
+        self.fetch.weight_bytes = self.fetch.weight_bytes.saturating_add(other.fetch.weight_bytes);
+        self.filepaths.extend(other.filepaths);
+        self.adapter = self.adapter.take().or(other.adapter.filter(|_| self.sets.is_empty()));
+        self.sets.extend(other.sets);
+    }
+
+    /// Returns all findings, in the order of the sets.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.sets.iter().flat_map(|set| set.findings.iter().cloned()).collect()
+    }
+
+    /// Returns the parameter count according to each source, if only one set was checked.
+    pub fn parameters(&self) -> ParameterSources {
+        if let [only] = &self.sets[..] { only.parameters } else { ParameterSources::default() }
+    }
+
+    /// Returns whether there are no errors. Warnings and notes are allowed.
+    pub fn is_valid(&self) -> bool {
+        self.sets.iter().all(|set| is_valid(&set.findings))
+    }
+
+    /// Returns whether every file of each checked set was read. One shard of several is not a complete model.
+    pub fn is_complete(&self) -> bool {
+        self.sets.iter().all(|set| is_complete(&set.findings))
+    }
+}
+
+/// Returns whether no finding is an error.
+pub fn is_valid(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.severity() < Severity::Error)
+}
+
+/// Returns whether no finding states that a file was not read.
+pub fn is_complete(findings: &[Finding]) -> bool {
+    let is_gap = |finding: &Finding| {
+        matches!(finding, Finding::Unreadable { .. } | Finding::SingleShard { .. })
+    };
+    !findings.iter().any(is_gap)
+}
+
+/// Returns whether a file is valid but contains no model.
+fn is_other_content(findings: &[Finding]) -> bool {
+    let kind = findings.iter().find_map(|finding| match finding {
+        Finding::MalformedHeader { reason, .. } => Some(reason.kind),
+        _ => None,
+    });
+    kind == Some(HeaderErrorKind::NotAModel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreadable_file_makes_the_report_incomplete() {
+        let unreadable = Finding::Unreadable { file: "a".to_owned(), reason: "timeout".to_owned() };
+        let cases = [
+            (vec![], true, true),
+            (vec![Finding::NotPinned], true, true),
+            (vec![Finding::CountOverflow], false, true),
+            (vec![Finding::CountOverflow, unreadable], false, false),
+        ];
+        for (findings, is_valid, is_complete) in cases {
+            let path = "a.safetensors".parse().unwrap();
+            let set = VerifiedSet::new(path, 1, findings);
+            let report = VerifyReport { sets: vec![set], ..VerifyReport::default() };
+            assert_eq!((report.is_valid(), report.is_complete()), (is_valid, is_complete));
+        }
+    }
+}
