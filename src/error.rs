@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::base::budget::Refusal;
 use crate::error_kind::ErrorKind;
 use crate::formats::safetensors::IndexError;
 use crate::formats::weight_sets::{UnsupportedWeights, WeightSet};
@@ -241,6 +242,13 @@ pub enum Error {
         /// The error of the store, an [`io::Error`].
         source: SharedError,
     },
+    /// The [`Budget`](crate::Budget) of the call ended it.
+    #[error("the budget of the call is used up")]
+    #[non_exhaustive]
+    OverBudget {
+        /// The reason that the budget gave.
+        source: SharedError,
+    },
     /// The call exceeded its timeout: [`Model::timeout`](crate::Model::timeout) or
     /// [`ClientBuilder::call_timeout`](crate::ClientBuilder::call_timeout).
     #[error("the call timed out after {} s", limit.as_secs_f64())]
@@ -292,6 +300,12 @@ fn list_formats(others: &[UnsupportedWeights]) -> String {
     match others.collect::<Vec<_>>().join("; ") {
         none if none.is_empty() => none,
         others => format!(", only {others}"),
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(Refusal(source): Refusal) -> Self {
+        Self::OverBudget { source }
     }
 }
 
@@ -355,6 +369,7 @@ impl Error {
             Self::InvalidSetting { .. } => ErrorKind::InvalidSettings,
             Self::InvalidOption { .. } => ErrorKind::InvalidOption,
             Self::Refused { kind, .. } | Self::StoreFailed { kind, .. } => *kind,
+            Self::OverBudget { .. } => ErrorKind::Refused,
             Self::FileNotFound { .. } => ErrorKind::FileNotFound,
             // Other programs, and other kinds of pickles, use the extensions of checkpoints.
             Self::NoWeights { .. }
@@ -466,6 +481,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::RequestFailed { source, .. } if source.is_retryable() => true,
+            Self::OverBudget { .. } => true,
             Self::Refused { kind: ErrorKind::Refused, source, .. } => {
                 source.is_transient() || source.is_foreign()
             }

@@ -83,7 +83,7 @@ error_kinds! {
     Changed = "changed", 503;
     /// A server has rate limited the client.
     RateLimited = "rateLimited", 503;
-    /// A server refused the request for another reason.
+    /// A server refused the request for another reason, or the budget of the call did.
     Refused = "refused", 503;
     /// The request failed before a usable response arrived.
     Network = "network", 503;

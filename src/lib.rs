@@ -139,6 +139,7 @@ pub use hf_meta_format::{
 
 pub use self::{
     backends::FileStore,
+    base::budget::{Budget, Demand, LargeCallLimit},
     base::meter::{CallMeter, ClientStats},
     base::{Progress, RangeBytes},
     cache::{Cache, CacheKey, CacheMode, DiskCache, DiskUsage, MemoryCache},
@@ -150,11 +151,7 @@ pub use self::{
 };
 
 #[cfg(feature = "internal")]
-pub use self::{
-    base::meter::Demand,
-    cache::{HeaderBytes, HeaderFile},
-    inspect::LargeCallLimit,
-};
+pub use self::cache::{HeaderBytes, HeaderFile};
 
 /// Types from other crates that appear in this crate's public API.
 pub use {

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use futures::future::FutureExt;
+use futures::future::{BoxFuture, FutureExt};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
-use super::source::{self, Fetch, Fetched, FileListing, FileSource, FileStream, ListFuture};
+use super::source::{self, Fetch, Fetched, FileListing, FileSource, ListFuture, OpenIndex};
 use super::web;
 use crate::base::RangeBytes;
 use crate::error::Error;
@@ -42,12 +42,30 @@ impl FileSource for HubRepo {
         .boxed()
     }
 
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        let events = self.span(path).in_scope(|| self.http.stream(&self.url(path), limit));
+    fn load<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+        async move {
+            let read = self.http.read_all(&self.url(path), limit).await;
+            self.fetched(|| self.file_name(path), read)
+        }
+        .instrument(self.span(path))
+        .boxed()
+    }
+
+    fn open_index<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<OpenIndex, Error>> {
         let (repo, file) = (self.clone(), self.file_name(path));
-        let explain = move |failure| repo.explain(file.clone(), failure);
-        let repo = self.clone();
-        source::from_http(events, move |chain| repo.commit(chain), explain).boxed()
+        let explain = move |failure| repo.explain(file, failure);
+        let (repo, url, http) = (self.clone(), self.url(path), self.http.clone());
+        let commit = move |chain: &ResponseChain| repo.commit(chain);
+        let opened = source::open_over_http(http, url, path, limit, commit, explain);
+        opened.instrument(self.span(path)).boxed()
+    }
+
+    fn may_guess(&self, path: &RepoPath, requests: usize) -> bool {
+        self.http.has_quota(&self.url(path), requests as u64)
     }
 
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {

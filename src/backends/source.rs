@@ -1,22 +1,25 @@
-//! Sources of files, and streams of files that are used while they arrive.
+//! Sources of files.
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::pin::pin;
+use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use futures::future::{BoxFuture, Either, FutureExt, select};
-use futures::stream::{self, BoxStream, Stream, StreamExt};
-use tokio::task::yield_now;
+use futures::channel::oneshot;
+use futures::future::{BoxFuture, Either, FutureExt, ready, select};
+use tracing::Instrument;
+use url::Url;
 
-use crate::base::{BodyEvent, RangeBytes};
+use crate::base::{RangeBytes, lock};
 use crate::error::Error;
-use crate::formats::RepoPath;
+use crate::formats::safetensors::SafetensorsIndexJson;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::{HttpError, ResponseChain};
+use crate::formats::{Formats, RepoPath};
+use crate::http::{Http, HttpError, PartialFile, ResponseChain};
 use crate::hub::CommitSha;
 
 /// A value read from a file, with the origin of the file.
+#[derive(Debug)]
 pub(crate) struct Fetched<T> {
     pub(crate) value: T,
     /// The commit of the file, if the server reports it.
@@ -47,6 +50,42 @@ pub(crate) type Fetch<'a, T> = BoxFuture<'a, Result<Fetched<T>, Error>>;
 /// The future of a listing.
 pub(crate) type ListFuture<'a> = BoxFuture<'a, Result<Option<FileListing>, Error>>;
 
+/// The rest of a file that has begun to arrive.
+pub(crate) type Rest = BoxFuture<'static, Result<Fetched<Arc<Vec<u8>>>, Error>>;
+
+/// An index that has begun to arrive.
+pub(crate) struct OpenIndex {
+    /// The commit of the index, if the server reports it.
+    pub(crate) commit: Option<CommitSha>,
+    /// The length of the body as sent, in bytes; `None` if unknown.
+    pub(crate) length: Option<u64>,
+    /// The first shard that it names, if that has arrived, and the rest has not.
+    pub(crate) first_shard: Option<RepoPath>,
+    /// The whole index.
+    pub(crate) rest: Rest,
+}
+
+impl OpenIndex {
+    /// Creates an index that has arrived.
+    pub(crate) fn complete(index: Fetched<Arc<Vec<u8>>>) -> Self {
+        let (commit, length) = (index.commit.clone(), Some(index.value.len() as u64));
+        Self { commit, length, first_shard: None, rest: ready(Ok(index)).boxed() }
+    }
+
+    /// Drives another future while the index arrives. A transfer that is open but not polled would block the future's
+    /// requests: it keeps its connection, or most of the flow-control window.
+    pub(crate) async fn poll_alongside<T>(mut self, other: impl Future<Output = T>) -> (Self, T) {
+        let other = pin!(other);
+        match select(&mut self.rest, other).await {
+            Either::Left((index, other)) => {
+                let other = other.await;
+                (Self { rest: ready(index).boxed(), ..self }, other)
+            }
+            Either::Right((other, _)) => (self, other),
+        }
+    }
+}
+
 /// A folder of files, addressed by their paths in it. A source is created for one call, and counts the requests and
 /// bytes of that call.
 pub(crate) trait FileSource: Debug + Send + Sync {
@@ -54,9 +93,8 @@ pub(crate) trait FileSource: Debug + Send + Sync {
     /// longer if the range starts at byte 0.
     fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes>;
 
-    /// Streams a whole file of at most `limit` bytes. Completes once the file is known to exist. By default, reads it
-    /// at once, as sources do that are fast.
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
+    /// Reads a whole file of at most `limit` bytes.
+    fn load<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
         async move {
             let Fetched { value, commit, .. } = self.read_range(path, 0..limit).await?;
             let (file, found) = (self.file_name(path), value.bytes.len() as u64);
@@ -66,10 +104,29 @@ pub(crate) trait FileSource: Debug + Send + Sync {
                     let message = format!("expected `{file}` to have {size} bytes, got {found}");
                     Err(Error::Changed { message })
                 }
-                _ => Ok(from_whole(value.bytes, commit)),
+                _ => Ok(Fetched::new(value.bytes, commit)),
             }
         }
         .boxed()
+    }
+
+    /// Starts reading an index of at most `limit` bytes. Completes once its first shard is known, or its start names
+    /// none. By default, reads the whole index, as sources do that are fast.
+    fn open_index<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<OpenIndex, Error>> {
+        async move {
+            let Fetched { value, commit, .. } = self.load(path, limit).await?;
+            Ok(OpenIndex::complete(Fetched::new(Arc::new(value), commit)))
+        }
+        .boxed()
+    }
+
+    /// Returns whether a number of requests for files next to `path` may be sent that may turn out to be useless.
+    fn may_guess(&self, _path: &RepoPath, _requests: usize) -> bool {
+        false
     }
 
     /// Lists all files below a folder, or all files of the source. Returns `None` if the source has no
@@ -80,68 +137,47 @@ pub(crate) trait FileSource: Debug + Send + Sync {
     fn file_name(&self, path: &RepoPath) -> String;
 }
 
-/// The body events of a file. Each `Start` carries the commit, if the server reports it.
-pub(crate) type FileStream = BoxStream<'static, Result<BodyEvent<Option<CommitSha>>, Error>>;
+/// The start of an index in which its first shard is searched, in bytes. Known indexes name it in the first 300 bytes.
+const INDEX_START: usize = 1 << 16;
 
-/// The chunk size of a file that was read at once, in bytes. Larger chunks would be parsed on another thread.
-const CHUNK: usize = 1 << 16;
-
-/// Streams a file of a fast source, which is read at once. It is yielded in chunks, as a download would be, so that
-/// shards are read and parsed in the meantime.
-pub(super) fn from_whole(file: Vec<u8>, commit: Option<CommitSha>) -> Fetched<FileStream> {
-    let (response, mut rest) = (commit.clone(), Bytes::from(file));
-    let start = BodyEvent::Start { response, content_length: Some(rest.len() as u64) };
-    let chunks = std::iter::from_fn(move || {
-        let chunk = rest.split_to(rest.len().min(CHUNK));
-        (!chunk.is_empty()).then_some(Ok(BodyEvent::Bytes(chunk)))
-    });
-    let chunks = stream::iter(chunks).then(|chunk| yield_now().map(|()| chunk));
-    let events = stream::iter([Ok(start)]).chain(chunks).boxed();
-    Fetched::new(events, commit)
-}
-
-/// Waits until a file starts to arrive over HTTP, and returns its stream. `fetched` and `explain` map responses and
-/// failures to the backend's own types.
-pub(super) async fn from_http(
-    events: impl Stream<Item = Result<BodyEvent<ResponseChain>, HttpError>> + Send + 'static,
-    fetched: impl Fn(&ResponseChain) -> Option<CommitSha> + Send + 'static,
-    explain: impl Fn(HttpError) -> Error + Send + 'static,
-) -> Result<Fetched<FileStream>, Error> {
-    let events = events.map(move |event| match event {
-        Ok(BodyEvent::Start { response, content_length }) => {
-            Ok(BodyEvent::Start { response: fetched(&response), content_length })
+/// Starts reading an index over HTTP. `fetched` and `explain` map responses and failures to the source's own types.
+pub(super) async fn open_over_http(
+    http: Http,
+    url: Url,
+    path: &RepoPath,
+    limit: u64,
+    fetched: impl Fn(&ResponseChain) -> Option<CommitSha> + Clone + Send + Sync + 'static,
+    explain: impl FnOnce(HttpError) -> Error + Send + 'static,
+) -> Result<OpenIndex, Error> {
+    let extension = Formats::built_in().find_or_safetensors(path).extension();
+    let (sender, opened) = oneshot::channel();
+    let (sender, commit_of) = (Mutex::new(Some(sender)), fetched.clone());
+    let arrived = move |PartialFile { chain, length, bytes }: &PartialFile<'_>| {
+        let mut sender = lock(&sender);
+        if sender.is_none() {
+            return;
         }
-        Ok(BodyEvent::Bytes(bytes)) => Ok(BodyEvent::Bytes(bytes)),
-        Err(failure) => Err(explain(failure)),
-    });
-    let (first, rest) = events.boxed().into_future().await;
-    let first = first.transpose()?;
-    let commit = match &first {
-        Some(BodyEvent::Start { response, .. }) => response.clone(),
-        _ => None,
+        let start = &bytes[..bytes.len().min(INDEX_START)];
+        let first_shard = SafetensorsIndexJson::first_shard(start, extension);
+        if (first_shard.is_some() || start.len() == INDEX_START)
+            && let Some(sender) = sender.take()
+        {
+            // The receiver is dropped if the call is.
+            sender.send((commit_of(chain), *length, first_shard)).ok();
+        }
     };
-    Ok(Fetched::new(stream::iter(first.map(Ok)).chain(rest).boxed(), commit))
-}
-
-/// Drives a future while a file arrives, and buffers the file. A stream that is open but not polled would block the
-/// future's requests: it keeps its connection, or most of the flow-control window.
-pub(crate) async fn poll_alongside<T>(
-    mut events: FileStream,
-    other: impl Future<Output = T>,
-) -> (FileStream, T) {
-    let (mut arrived, mut other) = (Vec::new(), pin!(other));
-    loop {
-        match select(events.next(), other.as_mut()).await {
-            Either::Left((Some(event), _)) => {
-                if matches!(event, Ok(BodyEvent::Start { .. })) {
-                    arrived.clear();
-                }
-                arrived.push(event);
-            }
-            Either::Left((None, other)) => return (stream::iter(arrived).boxed(), other.await),
-            Either::Right((other, _)) => {
-                return (stream::iter(arrived).chain(events).boxed(), other);
-            }
-        }
+    let mut rest = async move {
+        let (file, chain) = http.read_file(&url, limit, &arrived).await.map_err(explain)?;
+        Ok(Fetched::new(Arc::new(file), fetched(&chain)))
+    }
+    .in_current_span()
+    .boxed();
+    let first = match select(opened, &mut rest).await {
+        Either::Left((first, _)) => first.ok(),
+        Either::Right((index, _)) => return index.map(OpenIndex::complete),
+    };
+    match first {
+        Some((commit, length, first_shard)) => Ok(OpenIndex { commit, length, first_shard, rest }),
+        None => rest.await.map(OpenIndex::complete),
     }
 }

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use futures::future::{FutureExt, ready};
+use futures::future::{BoxFuture, FutureExt, ready};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
-use super::source::{self, Fetch, Fetched, FileSource, FileStream, ListFuture};
+use super::source::{self, Fetch, Fetched, FileSource, ListFuture, OpenIndex};
 use crate::base::RangeBytes;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
@@ -40,11 +40,30 @@ impl FileSource for WebFolder {
         .boxed()
     }
 
-    fn stream<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, FileStream> {
-        let events = self.span(path).in_scope(|| self.http.stream(&self.url(path), limit));
-        let file = self.file_name(path);
-        let failed = move |failure| explain(file.clone(), failure, None);
-        source::from_http(events, commit, failed).boxed()
+    fn load<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {
+        async move {
+            let read = self.http.read_all(&self.url(path), limit).await;
+            let failed = |failure| explain(self.file_name(path), failure, None);
+            let (value, chain) = read.map_err(failed)?;
+            Ok(Fetched::new(value, commit(&chain)))
+        }
+        .instrument(self.span(path))
+        .boxed()
+    }
+
+    fn open_index<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<OpenIndex, Error>> {
+        let (file, url, http) = (self.file_name(path), self.url(path), self.http.clone());
+        let failed = move |failure| explain(file, failure, None);
+        let opened = source::open_over_http(http, url, path, limit, commit, failed);
+        opened.instrument(self.span(path)).boxed()
+    }
+
+    fn may_guess(&self, path: &RepoPath, requests: usize) -> bool {
+        self.http.has_quota(&self.url(path), requests as u64)
     }
 
     /// Web servers have no reliable listing.
@@ -89,6 +108,9 @@ fn sibling(url: &Url, file: &RepoPath, other: &RepoPath) -> Url {
 
 /// Converts a request failure to the error for a file. `repo` is `None` on servers without repositories.
 pub(crate) fn explain(file: String, error: HttpError, repo: Option<(&RepoId, &Revision)>) -> Error {
+    if let Some(refusal) = error.refusal() {
+        return refusal.into();
+    }
     let attempts = error.attempts;
     let message = match attempts {
         0 | 1 => format!("failed to fetch `{file}`"),

@@ -1,17 +1,16 @@
 //! Counters of a call and of a client.
 
-use std::future::pending;
 use std::iter;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Callback, lock};
+use super::lock;
 
-/// Counts the requests, bytes and waits of a call. Clones share their counters. [`Client::start_call`] creates it.
+/// Counts the requests, bytes and waits of a call. Clones share their counters. [`Client::meter`] creates it.
 ///
-/// [`Client::start_call`]: crate::Client::start_call
+/// [`Client::meter`]: crate::Client::meter
 #[derive(Clone, Debug, Default)]
 pub struct CallMeter {
     call: Arc<Mutex<CallCounters>>,
@@ -19,18 +18,6 @@ pub struct CallMeter {
     client: Option<Arc<Mutex<CallCounters>>>,
     /// The end of the call; `None` if its timeout excludes waits.
     deadline: Option<Instant>,
-    /// Decides whether the call may go on.
-    pub(crate) allows: Option<Callback<dyn Fn(Demand) -> bool + Send + Sync>>,
-}
-
-/// Something that a call needs, for which a callback may end it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
-    /// A number of further requests: one for each weight file, once their number is known, and one for each page of a
-    /// listing after the first.
-    Requests(usize),
-    /// The memory of a large call, while other large calls use all of it.
-    LargeCall,
 }
 
 #[derive(Debug, Default)]
@@ -85,15 +72,6 @@ impl CallMeter {
     /// Returns a meter with the same counters for a call that ends at a time.
     pub(crate) fn with_deadline(self, deadline: Option<Instant>) -> Self {
         Self { deadline, ..self }
-    }
-
-    /// Waits forever if the call may not go on.
-    pub(crate) async fn before(&self, demand: Demand) {
-        if let Some(Callback(allows)) = &self.allows
-            && !allows(demand)
-        {
-            pending::<()>().await;
-        }
     }
 
     /// Returns the counts and waits so far.

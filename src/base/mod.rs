@@ -2,15 +2,12 @@
 //! threads.
 
 pub(crate) mod blocking;
+pub(crate) mod budget;
 pub(crate) mod meter;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use bytes::Bytes;
-use futures::stream::{Stream, TryStreamExt};
 
 use crate::formats::FileHeader;
 
@@ -50,46 +47,13 @@ pub struct RangeBytes {
     pub file_size: u64,
 }
 
-/// An event of a streamed response body.
-#[derive(Debug)]
-pub(crate) enum BodyEvent<R> {
-    /// A response arrived, and its body starts at byte 0 of the file. Another `Start` follows a retry: discard all
-    /// bytes before it.
-    Start {
-        response: R,
-        /// The length of the body as sent, in bytes, before decompression; `None` if unknown.
-        content_length: Option<u64>,
-    },
-    /// The next bytes of the file.
-    Bytes(Bytes),
-}
-
-impl<R: Default> BodyEvent<R> {
-    /// Reads a file to its end. Also returns its response.
-    pub(crate) async fn read_to_end<E>(
-        events: impl Stream<Item = Result<Self, E>>,
-    ) -> Result<(Vec<u8>, R), E> {
-        let (mut file, mut found, mut events) = (Vec::new(), R::default(), pin!(events));
-        while let Some(event) = events.try_next().await? {
-            match event {
-                Self::Start { response, .. } => {
-                    file.clear();
-                    found = response;
-                }
-                Self::Bytes(bytes) => file.extend_from_slice(&bytes),
-            }
-        }
-        Ok((file, found))
-    }
-}
-
 /// The progress of a call, in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
     /// The number of shards whose headers have been read and validated.
     pub done: usize,
-    /// The number of shards known so far. It can grow while the index is being read.
+    /// The number of shards.
     pub total: usize,
 }
 

@@ -199,9 +199,11 @@ pub(crate) struct Deflated {
 
 impl Deflated {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        let mut deflater = Deflater::new();
-        deflater.add(bytes);
-        deflater.finish()
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+        // Writing to a `Vec` never fails.
+        encoder.write_all(bytes).ok();
+        let compressed = encoder.finish().unwrap_or_default();
+        Self { bytes: compressed.into(), length: bytes.len() as u64 }
     }
 
     /// Decompresses all bytes; `None` if they are corrupt.
@@ -220,26 +222,6 @@ impl Deflated {
         io::copy(&mut (&mut inflater).take(range.start), &mut io::sink()).ok()?;
         inflater.take(length).read_to_end(&mut bytes).ok()?;
         (bytes.len() as u64 == length).then_some(bytes)
-    }
-}
-
-/// A streaming compressor.
-#[derive(Debug)]
-pub(crate) struct Deflater(DeflateEncoder<Vec<u8>>);
-
-impl Deflater {
-    pub(crate) fn new() -> Self {
-        Self(DeflateEncoder::new(Vec::new(), Compression::fast()))
-    }
-
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
-        // Writing to a `Vec` never fails.
-        self.0.write_all(bytes).ok();
-    }
-
-    pub(crate) fn finish(self) -> Deflated {
-        let length = self.0.total_in();
-        Deflated { bytes: self.0.finish().unwrap_or_default().into(), length }
     }
 }
 

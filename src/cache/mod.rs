@@ -11,7 +11,7 @@ mod recorder;
 mod store;
 
 pub use disk::{DiskCache, DiskUsage};
-pub(crate) use header_bytes::{CachedHeaders, Deflater};
+pub(crate) use header_bytes::CachedHeaders;
 pub use header_bytes::{HeaderBytes, HeaderFile};
 pub(crate) use recorder::{Recorder, Recording};
 pub use store::{Cache, CacheKey, MemoryCache};
@@ -21,8 +21,8 @@ pub(crate) use store::{CacheKeys, CachedRef, CachedRefAge, HeaderCache, decode};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CacheMode {
-    /// Uses cached headers, the commit of a cached branch while it is
-    /// [fresh](crate::ClientBuilder::branch_ttl), and the memory of missing repositories.
+    /// Uses cached headers, and the commit of a cached branch while it is
+    /// [fresh](crate::ClientBuilder::branch_ttl).
     #[default]
     Default,
     /// Requests the current commit of a branch and uses its cached headers. Use it after a notification that the

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex};
 
+use tokio::task::JoinHandle;
+
 use super::header_bytes::{CachedFile, CachedHeaders, Deflated, HeaderBytes, encode_listing};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::base::{RangeBytes, lock};
@@ -31,6 +33,8 @@ pub(crate) struct Recording {
     pub(crate) commit: Option<CommitSha>,
     /// Files whose header is still incomplete.
     starts: BTreeMap<RepoPath, CachedFile<Vec<u8>>>,
+    /// The files that are compressed in the background.
+    compressing: Vec<(RepoPath, JoinHandle<Deflated>)>,
     /// The number of bytes added so far.
     length: u64,
 }
@@ -49,6 +53,32 @@ impl Recorder {
     /// Changes the recording, if there is one.
     pub(crate) fn update<T: Default>(&self, change: impl FnOnce(&mut Recording) -> T) -> T {
         self.0.as_ref().map(|recording| change(&mut lock(recording))).unwrap_or_default()
+    }
+
+    /// Adds a whole small file.
+    pub(crate) fn add_file(&self, path: &RepoPath, file: &[u8]) {
+        self.update(|recording| recording.add_file(path, Deflated::from_bytes(file)));
+    }
+
+    /// Adds a whole file that may be large. It is compressed in the background, while the call goes on.
+    pub(crate) fn start_file(&self, path: RepoPath, file: &Arc<Vec<u8>>) {
+        let file = Arc::clone(file);
+        let compress = async move {
+            spawn_blocking_if_large(file.len(), move || Deflated::from_bytes(&file)).await
+        };
+        self.update(|recording| recording.compressing.push((path, tokio::spawn(compress))));
+    }
+
+    /// Waits for the files that are compressed in the background.
+    pub(crate) async fn finish_files(&self) {
+        for (path, file) in self.update(|recording| take(&mut recording.compressing)) {
+            // A task fails only if the runtime shuts down.
+            let file = file.await.ok();
+            self.update(|recording| match file {
+                Some(file) => recording.add_file(&path, file),
+                None => recording.discard(),
+            });
+        }
     }
 
     /// Ends the header of a file. Bytes past it are dropped, and the rest is compressed, so that the uncompressed

@@ -10,6 +10,7 @@ use reqwest::header::{
 };
 
 use super::context::ClientContext;
+use crate::base::budget::client_memory;
 use crate::base::meter::CallMeter;
 use crate::cache::{Cache, DiskCache, HeaderCache};
 use crate::count::Configs;
@@ -18,7 +19,7 @@ use crate::formats::safetensors::{DEFAULT_HEADER_LIMIT, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
 use crate::http::{AddressPolicy, Http, HttpSettings, Proxies, RetryPolicy, has_tls_provider};
 use crate::hub::Endpoint;
-use crate::inspect::{Limits, client_memory};
+use crate::inspect::Limits;
 
 #[cfg(feature = "rustls-no-provider")]
 use crate::http::parse_certificates;
@@ -324,7 +325,6 @@ impl ClientBuilder {
             totals: CallMeter::default(),
             formats: self.formats,
             call_timeout: self.call_timeout,
-            shared_calls: Arc::default(),
             header_cache,
             offline: offline.transpose()?,
             known_servers: Arc::default(),

@@ -8,25 +8,15 @@ use url::Url;
 use super::{Client, Model};
 use crate::backends::explain;
 use crate::base::Callback;
-use crate::base::meter::{CallMeter, Demand};
+use crate::base::budget::{Budget, LargeCallLimit};
 use crate::cache::HeaderBytes;
 use crate::error::Error;
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{FileHeader, RepoPath};
 use crate::http::SafeUrl;
 use crate::hub::api::next_page;
-use crate::inspect::{Call, LargeCallLimit, RecordedCount};
+use crate::inspect::{Call, RecordedCount};
 use crate::results::CountReport;
-
-impl CallMeter {
-    /// Sets a callback, for this clone of the meter only, that returns whether a call may go on. Otherwise it waits until
-    /// its future is dropped or its timeout elapses.
-    #[must_use]
-    pub fn with_limit(mut self, allows: impl Fn(Demand) -> bool + Send + Sync + 'static) -> Self {
-        self.allows = Some(Callback(Arc::new(allows)));
-        self
-    }
-}
 
 impl Client {
     /// Returns the share of quotas that this client uses, from [`ClientBuilder::quota_share`](crate::ClientBuilder::quota_share).
@@ -110,6 +100,13 @@ impl Model {
     /// Sets a limit that this call shares with other calls that need more than 8 MiB for their index and headers.
     pub fn large_calls(mut self, limit: &LargeCallLimit) -> Self {
         self.large_calls = Some(limit.clone());
+        self
+    }
+
+    /// Sets a budget, which may end the call before it sends more requests or uses more memory. The call then returns
+    /// [`Error::OverBudget`].
+    pub fn budget(mut self, budget: Arc<impl Budget>) -> Self {
+        self.budget = Some(budget);
         self
     }
 

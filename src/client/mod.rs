@@ -111,14 +111,14 @@ impl Client {
     ///
     /// ```
     /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
-    /// let meter = client.start_call();
+    /// let meter = client.meter();
     /// let result = client.model("bigscience/bloom").meter(&meter).count().await;
     /// let stats = meter.stats();
     /// println!("{} requests, {} bytes", stats.requests, stats.bytes_read);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn start_call(&self) -> CallMeter {
+    pub fn meter(&self) -> CallMeter {
         self.context.totals.start_call()
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::context::ClientContext;
 use crate::backends::FileStore;
+use crate::base::budget::{Budget, LargeCallLimit};
 use crate::base::meter::CallMeter;
 use crate::base::{Callback, OnHeader, OnProgress, Progress};
 use crate::cache::CacheMode;
@@ -13,7 +14,7 @@ use crate::formats::safetensors::Safetensors;
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{Format, RepoPath};
 use crate::hub::{HubReportedCount, Source, SourceError};
-use crate::inspect::{Call, LargeCallLimit, ReadOptions};
+use crate::inspect::{Call, ReadOptions};
 use crate::memory::MemoryOptions;
 use crate::results::VerifyReport;
 use crate::results::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
@@ -46,6 +47,8 @@ pub struct Model {
     pub(super) on_progress: Option<OnProgress>,
     pub(super) on_header: Option<OnHeader>,
     pub(super) large_calls: Option<LargeCallLimit>,
+    /// The budget that the caller enforces.
+    pub(super) budget: Option<Arc<dyn Budget>>,
     /// The meter that all calls share; `None` if each call has a separate one.
     pub(super) meter: Option<CallMeter>,
 }
@@ -60,6 +63,7 @@ impl Model {
             on_progress: None,
             on_header: None,
             large_calls: None,
+            budget: None,
             meter: None,
         }
     }
@@ -183,7 +187,7 @@ impl Model {
     }
 
     /// Counts the requests and bytes of all calls of this model in a meter of
-    /// [`Client::start_call`](crate::Client::start_call), which also shows them while a call runs, and after it has
+    /// [`Client::meter`](crate::Client::meter), which also shows them while a call runs, and after it has
     /// failed.
     pub fn meter(mut self, meter: &CallMeter) -> Self {
         self.meter = Some(meter.clone());

@@ -1,43 +1,38 @@
-//! Runs the calls of a model: alone or shared, within their timeouts.
+//! Runs the calls of a model within their timeouts.
 
-use std::any::TypeId;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
-use super::context::{CallKey, ClientContext};
+use super::context::ClientContext;
 use super::model::Model;
 use crate::backends::{Origin, StoreFolder, WebFolder, local_folder};
+use crate::base::budget::CallBudget;
 use crate::base::meter::CallMeter;
-use crate::cache::CacheMode;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::{Formats, clip};
 use crate::hub::Source;
-use crate::inspect::{
-    Call, CallContext, CallFiles, CallMemory, CallState, LargeCallLimit, ReadMode, file_of, on_disk,
-};
+use crate::inspect::{Call, CallContext, CallFiles, CallState, ReadMode, file_of, on_disk};
 use crate::steps::Target;
 
 /// The minimum interval between checks of a timeout that a wait has extended.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The timeout of a call without one. It excludes waits for rate limits and for a [`LargeCallLimit`].
+/// The timeout of a call without one. It excludes waits for rate limits and for a limit of large calls.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(360);
 
 impl Model {
-    /// Runs a call within its timeout, or joins an equal call in flight. The future borrows nothing, so it can be
-    /// spawned.
+    /// Runs a call within its timeout. The future borrows nothing, so it can be spawned.
     pub(super) fn call<T, Read, Reading>(
         &self,
         read: Read,
     ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
     where
-        T: Clone + Send + Sync + 'static,
+        T: Send + 'static,
         Read: FnMut(Call) -> Reading + Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send + 'static,
     {
@@ -45,15 +40,9 @@ impl Model {
         // Boxed, because callers embed the future in larger futures, and moving those would copy it.
         Box::pin(async move {
             let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.start_call());
-            let (key, (limit, meter)) = (model.key::<Read>(), model.limited(meter));
-            let calls = Arc::clone(&model.context.shared_calls);
+            let (limit, meter) = model.limited(meter);
             let call = model.run(read, meter.clone());
-            let done = if let Some(key) = key {
-                let shared = calls.join_or_start(key, meter, call);
-                within_timeout(limit, &shared.meter, shared.result.clone()).await
-            } else {
-                within_timeout(limit, &meter, call).await
-            };
+            let done = within_timeout(limit, &meter, call).await;
             done.ok_or(Error::DeadlineExceeded { limit })?
         })
     }
@@ -65,16 +54,6 @@ impl Model {
         Read: FnMut(Call) -> Reading,
         Reading: Future<Output = Result<T, Error>>,
     {
-        let (token, calls) = (self.context.http.authorization(), &self.context.shared_calls);
-        let repo = match &self.source {
-            Ok(Source::Repo { repo, .. }) if self.store.is_none() => Some(repo),
-            _ => None,
-        };
-        if self.options.cache_mode == CacheMode::Default
-            && let Some(missing) = repo.and_then(|repo| calls.missing(token, repo))
-        {
-            return Err(missing);
-        }
         let source = self.source.as_ref().ok().map(tracing::field::display);
         let span = tracing::info_span!("call", source);
         let call = async {
@@ -94,8 +73,7 @@ impl Model {
             }
         };
         let result = call.instrument(span).await;
-        if let Some(repo) = repo {
-            calls.remember(token, repo, &result);
+        if matches!(self.source, Ok(Source::Repo { .. })) && self.store.is_none() {
             self.context.share_known_servers(&meter).await;
         }
         result
@@ -106,21 +84,6 @@ impl Model {
         let timeout = self.options.timeout.or(self.context.call_timeout);
         let deadline = timeout.and_then(|limit| Instant::now().checked_add(limit));
         (timeout.unwrap_or(DEFAULT_TIMEOUT), meter.with_deadline(deadline))
-    }
-
-    /// Returns the identity of a call; `None` if it must not be shared, because the caller observes or controls it, or
-    /// because `Read` captures a value, which equal calls could differ in.
-    fn key<Read: 'static>(&self) -> Option<CallKey> {
-        let is_observed = self.on_progress.is_some() || self.on_header.is_some();
-        let is_controlled =
-            self.large_calls.is_some() || self.meter.is_some() || self.store.is_some();
-        if is_observed || is_controlled || size_of::<Read>() > 0 {
-            return None;
-        }
-        let (operation, source) = (TypeId::of::<Read>(), self.source.clone().ok()?);
-        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        let token = self.context.http.authorization().to_vec();
-        Some(CallKey { operation, runtime, token, source, options: self.options.clone() })
     }
 
     /// Returns the formats to read.
@@ -147,6 +110,9 @@ impl Model {
     async fn start(&self, client: &ClientContext, meter: CallMeter) -> Result<Call, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
+        let (limit, memory) = (self.budget.clone(), Arc::clone(&client.memory));
+        let large = self.large_calls.as_ref();
+        let budget = CallBudget::new(limit, memory, large, meter.clone());
         let (origin, target) = match &source {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
@@ -156,7 +122,7 @@ impl Model {
                     let meter = meter.clone();
                     Origin::Folder(Arc::new(StoreFolder { store, name, is_remote: true, meter }))
                 } else {
-                    client.repo(repo, revision, meter.clone()).await
+                    client.repo(repo, revision, meter.clone(), budget.clone()).await
                 };
                 (origin, Target::from_path(&formats, path.clone()))
             }
@@ -164,7 +130,8 @@ impl Model {
                 return Err(Error::Offline { url: source.to_string() });
             }
             Source::Url(url) => {
-                let (http, file) = (client.http.with_meter(meter.clone()), file_of(url));
+                let http = client.http.for_call(meter.clone(), budget.clone());
+                let file = file_of(url);
                 let folder = WebFolder { http, url: url.clone(), file: file.clone() };
                 (Origin::Folder(Arc::new(folder)), Target::File(file))
             }
@@ -185,8 +152,7 @@ impl Model {
             on_header: self.on_header.clone(),
             started: std::time::Instant::now(),
             meter,
-            memory: CallMemory::new(Arc::clone(&client.memory)),
-            large: self.large_calls.as_ref().map(LargeCallLimit::start_call),
+            budget,
         };
         Ok(Call {
             context: Arc::new(context),

@@ -2,23 +2,17 @@
 //! compressed with gzip.
 
 use std::io::{self, Write};
-use std::mem::take;
 
 use bytes::Bytes;
 use flate2::write::GzDecoder;
-use futures::channel::mpsc;
-use futures::sink::SinkExt;
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 
 use super::SafeUrl;
-use super::attempt::{Attempt, ResponseChain};
+use super::attempt::Attempt;
 use super::error::{Defect, HttpError, HttpErrorKind};
 use super::range::{BodySlice, check_encoding, wrong_length};
-use crate::base::BodyEvent;
-
-/// The sending half of a stream of body events.
-pub(super) type EventSender = mpsc::Sender<BodyEvent<ResponseChain>>;
+use crate::base::budget::CallBudget;
 
 /// The maximum capacity allocated before the first byte arrives. A server can announce a long body and send little.
 const INITIAL_CAPACITY: u64 = 1 << 16;
@@ -55,14 +49,15 @@ pub(super) async fn read_slice(
     Ok(bytes)
 }
 
-/// Sends the decoded body of a response, at most `limit` bytes, as it arrives. A dropped receiver is not an error: it
-/// drops this future, too.
-pub(super) async fn send_file(
+/// Reads the decoded body of a response, at most `limit` bytes. Calls `arrived` with the bytes so far, and waits for the
+/// budget of the call before more bytes are read.
+pub(super) async fn read_file(
     mut response: Response,
     limit: u64,
     attempt: &mut Attempt<'_>,
-    events: &mut EventSender,
-) -> Result<(), HttpError> {
+    budget: &CallBudget,
+    arrived: impl Fn(&[u8]),
+) -> Result<Vec<u8>, HttpError> {
     let url = response.url().clone();
     let not_decoded = |error: io::Error| {
         if error.kind() == io::ErrorKind::FileTooLarge {
@@ -76,13 +71,15 @@ pub(super) async fn send_file(
     }
     let mut decoder = BodyDecoder::new(response.headers(), limit)
         .map_err(|defect| HttpError::defect(&url, defect))?;
+    let mut admitted = 0;
     while let Some(chunk) = next_chunk(&mut response, attempt).await? {
         let bytes = decoder.decode(&chunk).map_err(not_decoded)?;
-        events.send(BodyEvent::Bytes(bytes)).await.ok();
+        arrived(bytes);
+        let more = len(bytes) - admitted;
+        admitted += more;
+        budget.admit_bytes(more).await.map_err(|refusal| HttpError::over_budget(&url, refusal))?;
     }
-    let rest = decoder.finish().map_err(not_decoded)?;
-    events.send(BodyEvent::Bytes(rest)).await.ok();
-    Ok(())
+    decoder.finish().map_err(not_decoded)
 }
 
 /// Returns the next bytes of a body, or `None` at its end.
@@ -127,20 +124,20 @@ impl BodyDecoder {
         }
     }
 
-    /// Decodes the next bytes of the body.
-    fn decode(&mut self, body: &[u8]) -> io::Result<Bytes> {
+    /// Decodes the next bytes of the body. Returns all decoded bytes.
+    fn decode(&mut self, body: &[u8]) -> io::Result<&[u8]> {
         let file = match self {
-            Self::Identity(file) => file.write_all(body).map(|()| file),
-            Self::Gzip(decoder) => decoder.write_all(body).map(|()| decoder.get_mut()),
+            Self::Identity(file) => file.write_all(body).map(|()| &*file),
+            Self::Gzip(decoder) => decoder.write_all(body).map(|()| decoder.get_ref()),
         };
-        Ok(take(&mut file?.bytes).into())
+        Ok(&file?.bytes)
     }
 
-    /// Returns the remaining decoded bytes at the end of the body, and checks the gzip trailer.
-    fn finish(self) -> io::Result<Bytes> {
+    /// Returns the file at the end of the body, and checks the gzip trailer.
+    fn finish(self) -> io::Result<Vec<u8>> {
         match self {
-            Self::Identity(file) => Ok(file.bytes.into()),
-            Self::Gzip(decoder) => Ok(decoder.finish()?.bytes.into()),
+            Self::Identity(file) => Ok(file.bytes),
+            Self::Gzip(decoder) => Ok(decoder.finish()?.bytes),
         }
     }
 }
@@ -180,12 +177,10 @@ mod tests {
         let value = HeaderValue::from_static(encoding);
         let headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
         let mut decoder = BodyDecoder::new(&headers, limit).unwrap();
-        let mut file = Vec::new();
         for bytes in body.chunks(7) {
-            file.extend(decoder.decode(bytes)?);
+            decoder.decode(bytes)?;
         }
-        file.extend(decoder.finish()?);
-        Ok(file)
+        decoder.finish()
     }
 
     /// Returns whether decoding fails at the limit; `None` if it succeeds.

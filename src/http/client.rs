@@ -25,6 +25,7 @@ use super::clients::HttpClients;
 use super::error::HttpError;
 use super::rate_limit_gate::RateLimitGate;
 use super::settings::HttpSettings;
+use crate::base::budget::CallBudget;
 use crate::base::lock;
 use crate::base::meter::CallMeter;
 
@@ -44,6 +45,8 @@ pub(crate) struct Http {
     pub(super) redirect_origin: Arc<Mutex<RedirectOrigin>>,
     /// Counts the requests and waits.
     pub(crate) meter: CallMeter,
+    /// Limits the requests and the memory of the call.
+    pub(crate) budget: CallBudget,
 }
 
 impl Http {
@@ -61,6 +64,7 @@ impl Http {
             in_flight: Arc::new(Semaphore::new(max_requests.min(Semaphore::MAX_PERMITS))),
             redirect_origin: Arc::default(),
             meter: CallMeter::default(),
+            budget: CallBudget::default(),
             settings,
         };
         anonymous.with_token(token)
@@ -80,6 +84,17 @@ impl Http {
     /// Returns a client that shares everything with this one, and counts in another meter.
     pub(crate) fn with_meter(&self, meter: CallMeter) -> Self {
         Self { meter, ..self.clone() }
+    }
+
+    /// Returns a client like [`with_meter`](Self::with_meter), for a call with a budget.
+    pub(crate) fn for_call(&self, meter: CallMeter, budget: CallBudget) -> Self {
+        Self { meter, budget, ..self.clone() }
+    }
+
+    /// Returns whether the quota of `url` is known to leave room for a number of requests that may turn out to be
+    /// useless, or the server has none.
+    pub(crate) fn has_quota(&self, url: &Url, requests: u64) -> bool {
+        self.gate.has_quota(&url.into(), requests)
     }
 
     /// Returns this client [without its token](Self::with_token). Returns `None` if it has none.

@@ -15,6 +15,7 @@ use super::SafeUrl;
 use super::address::AddressError;
 use super::rate_limit::{self, RateLimitBucket};
 use super::tls::{TlsFailure, tls_failure};
+use crate::base::budget::Refusal;
 use crate::error_kind::ErrorKind;
 use crate::formats::clip;
 
@@ -70,6 +71,8 @@ pub enum HttpErrorKind {
     Redirect,
     /// The [`AddressPolicy`](crate::AddressPolicy) forbids the address of the host. Nothing was sent.
     ForbiddenAddress,
+    /// The [`Budget`](crate::Budget) of the call ended the request.
+    OverBudget,
     /// The file exceeds its size limit, after decompression.
     TooLarge {
         /// The limit in bytes.
@@ -135,6 +138,18 @@ impl HttpError {
     pub(super) fn too_large(url: &Url, limit: u64) -> Self {
         let message = format!("`{}` exceeds the limit of {limit} bytes", SafeUrl::from(url));
         Self::new(HttpErrorKind::TooLarge { limit }, message)
+    }
+
+    /// Creates the error for a request that the budget of its call ended.
+    pub(crate) fn over_budget(url: &Url, Refusal(reason): Refusal) -> Self {
+        let message = format!("stopped reading `{}`", SafeUrl::from(url));
+        Self { source: Some(reason), ..Self::new(HttpErrorKind::OverBudget, message) }
+    }
+
+    /// Returns the reason why the budget of the call ended the request.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        let is_refused = self.kind == HttpErrorKind::OverBudget;
+        self.source.clone().filter(|_| is_refused).map(Refusal)
     }
 
     /// Returns whether the same request may succeed if it is retried.

@@ -1,7 +1,7 @@
 //! An HTTP client for byte ranges and small files.
 //!
 //! This module knows neither safetensors nor repositories. [`Http`] has three operations ([`request`]):
-//! [`Http::read_range`] reads a range of a file, [`Http::stream`] (and [`Http::read_all`], built on it) reads a small
+//! [`Http::read_range`] reads a range of a file, [`Http::read_file`] (and [`Http::read_all`], built on it) reads a small
 //! file, and [`Http::head`] requests one response header. All of them are sent in the same way.
 //!
 //! # The life of a range request
@@ -50,6 +50,7 @@ pub(crate) use address::Proxies;
 pub(crate) use attempt::ResponseChain;
 pub(crate) use client::{Http, KnownServers};
 pub use error::{HttpError, HttpErrorKind, HubError};
+pub(crate) use request::PartialFile;
 pub(crate) use settings::HttpSettings;
 pub use settings::RetryPolicy;
 pub(crate) use tls::has_tls_provider;

@@ -243,6 +243,18 @@ impl RateLimitGate {
         own.filter_map(|(_, state)| state.held_for()).max()
     }
 
+    /// Returns whether a quarter of the quota that is left suffices for a number of requests. A server that named no
+    /// quota has none.
+    pub(super) fn has_quota(&self, key: &GateKey, requests: u64) -> bool {
+        let now = Instant::now();
+        self.with_state(key, |state| {
+            let left = [state.remaining, state.share_left].into_iter().flatten();
+            let mut left = left.filter(|left| left.reset > now);
+            state.held_for().is_none()
+                && left.all(|left| left.requests / IN_FLIGHT_DIVISOR >= requests)
+        })
+    }
+
     /// Waits until a request may be sent.
     ///
     /// # Errors

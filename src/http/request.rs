@@ -1,27 +1,34 @@
 //! The requests that a client can make: a range, a whole file, one response header. Each is retried as a whole.
 
-use std::future::ready;
 use std::ops::Range;
 use std::time::Duration;
 
 use ::url::Url;
-use futures::channel::mpsc;
 use futures::future::{BoxFuture, FutureExt};
-use futures::sink::SinkExt;
-use futures::stream::{Stream, StreamExt, select};
 use reqwest::StatusCode;
 use reqwest::header::LOCATION;
 use tokio::time::{Instant, sleep};
-use tracing::Instrument;
 
 use super::SafeUrl;
 use super::attempt::{Attempt, Requested, ResponseChain};
-use super::body::EventSender;
 use super::client::Http;
 use super::error::{HttpError, HttpErrorKind};
 use super::rate_limit_gate::GateKey;
 use super::{body, range, send};
-use crate::base::{BodyEvent, RangeBytes};
+use crate::base::RangeBytes;
+
+/// A file that is still arriving.
+pub(crate) struct PartialFile<'a> {
+    /// The headers of all responses.
+    pub(crate) chain: &'a ResponseChain,
+    /// The length of the body as sent, in bytes, before decompression; `None` if unknown.
+    pub(crate) length: Option<u64>,
+    /// The start of the file, as far as it has arrived.
+    pub(crate) bytes: &'a [u8],
+}
+
+/// A function that is called with a file while it arrives.
+pub(crate) type OnArrival<'a> = &'a (dyn Fn(&PartialFile<'_>) + Send + Sync);
 
 /// The header with the size of a file that is stored outside of the Git repository.
 const X_LINKED_SIZE: &str = "x-linked-size";
@@ -39,32 +46,25 @@ impl Http {
             .await
     }
 
-    /// Reads a file of at most `limit` bytes.
+    /// Reads a file of at most `limit` bytes, decompressed.
     pub(crate) async fn read_all(
         &self,
         url: &Url,
         limit: u64,
     ) -> Result<(Vec<u8>, ResponseChain), HttpError> {
-        BodyEvent::read_to_end(self.stream(url, limit)).await
+        self.read_file(url, limit, &|_| {}).await
     }
 
-    /// Streams a file of at most `limit` bytes, decompressed. Each attempt sends its own
-    /// [`BodyEvent::Start`].
-    pub(crate) fn stream(
+    /// Reads a file like [`read_all`](Self::read_all), and calls `arrived` whenever a part of it has arrived. Each
+    /// attempt starts over.
+    pub(crate) async fn read_file(
         &self,
         url: &Url,
         limit: u64,
-    ) -> impl Stream<Item = Result<BodyEvent<ResponseChain>, HttpError>> + Send + use<> {
-        let (http, url) = (self.clone(), url.clone());
-        let (sender, events) = mpsc::channel(0);
-        let reading = async move {
-            http.retry(&url, Requested::File, |attempt| {
-                http.try_stream(limit, attempt, sender.clone()).boxed()
-            })
+        arrived: OnArrival<'_>,
+    ) -> Result<(Vec<u8>, ResponseChain), HttpError> {
+        self.retry(url, Requested::File, |attempt| self.try_file(limit, attempt, arrived).boxed())
             .await
-        };
-        let failure = reading.in_current_span().map(Result::err).into_stream();
-        select(events.map(Ok), failure.filter_map(|failure| ready(failure.map(Err))))
     }
 
     /// Requests a file with `HEAD` and returns its responses, up to the first one that has a header. Redirects are
@@ -111,19 +111,20 @@ impl Http {
         linked(&chain).or_else(|| range::content_length(last?))
     }
 
-    async fn try_stream(
+    async fn try_file(
         &self,
         limit: u64,
         attempt: &mut Attempt<'_>,
-        mut events: EventSender,
-    ) -> Result<(), HttpError> {
+        arrived: OnArrival<'_>,
+    ) -> Result<(Vec<u8>, ResponseChain), HttpError> {
         let (response, chain) = self.send_following_redirects(attempt).await?;
         if response.status() != StatusCode::OK {
             return Err(HttpError::status(attempt.url, &response));
         }
-        let content_length = response.content_length();
-        events.send(BodyEvent::Start { response: chain, content_length }).await.ok();
-        body::send_file(response, limit, attempt, &mut events).await
+        let length = response.content_length();
+        let tell = |bytes: &[u8]| arrived(&PartialFile { chain: &chain, length, bytes });
+        let file = body::read_file(response, limit, attempt, &self.budget, tell).await?;
+        Ok((file, chain))
     }
 
     /// Accepts the header of a success, a redirect or a 404. Other errors may depend on the token, so their headers

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::base::blocking::spawn_blocking_if_large;
-use crate::base::meter::Demand;
 use crate::formats::clip;
 use crate::formats::weight_sets::ListedFile;
 use crate::http::{Http, HttpError, HttpErrorKind, ResponseChain};
@@ -74,7 +73,7 @@ struct TreeEntry {
 }
 
 /// Reads a whole listing, given the URL of its first page. Files with invalid paths are skipped with a warning.
-/// The meter may stop the call before every page but the first.
+/// The budget may end the call before every page but the first.
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
@@ -98,7 +97,8 @@ pub(crate) async fn list_files(
             return Err(invalid(&next, HttpErrorKind::EndlessListing, reason));
         }
         url = next;
-        http.meter.before(Demand::Requests(1)).await;
+        let admitted = http.budget.admit_requests(1);
+        admitted.map_err(|refusal| HttpError::over_budget(&url, refusal))?;
     }
 }
 

@@ -81,7 +81,7 @@ impl CacheLookup {
         &self,
     ) -> Result<Option<(CommitSha, Option<CachedRefAge>)>, Error> {
         let key = self.keys.revision(&self.repo.revision);
-        let Some(cached) = self.get::<CachedRef>(&key).await else { return Ok(None) };
+        let Some(cached) = self.get::<CachedRef>(&key).await? else { return Ok(None) };
         let is_current = self.is_commit()
             || (self.context.options.cache_mode == CacheMode::Default
                 && cached.is_fresh(self.cache.branch_ttl));
@@ -101,7 +101,7 @@ impl CacheLookup {
     }
 
     /// Returns the headers of a commit. The caller must know that this reader may read it.
-    pub(super) async fn headers(&self, commit: &CommitSha) -> Option<CachedHeaders> {
+    pub(super) async fn headers(&self, commit: &CommitSha) -> Result<Option<CachedHeaders>, Error> {
         self.get(&self.keys.commit(commit)).await
     }
 
@@ -177,15 +177,20 @@ impl CacheLookup {
         tracing::warn!(key = %self.keys.commit(commit), %error, "a cache entry is corrupt");
     }
 
-    async fn get<T: DeserializeOwned + Send + 'static>(&self, key: &CacheKey) -> Option<T> {
-        let (key, entry) = (*key, self.cache.get(&self.context.meter, key).await?);
+    /// Returns the value of an entry.
+    async fn get<T: DeserializeOwned + Send + 'static>(
+        &self,
+        key: &CacheKey,
+    ) -> Result<Option<T>, Error> {
+        let (key, entry) = (*key, self.cache.get(&self.context.meter, key).await);
+        let Some(entry) = entry else { return Ok(None) };
         // Decoding briefly holds the entry in memory twice.
-        self.context.before_allocation(2 * entry.len() as u64).await;
+        self.context.budget.admit_bytes(2 * entry.len() as u64).await?;
         let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
         if value.is_none() {
             tracing::warn!(%key, error = %"it cannot be decoded", "a cache entry is corrupt");
         }
-        value
+        Ok(value)
     }
 }
 

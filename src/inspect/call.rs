@@ -13,10 +13,10 @@ use url::Url;
 
 use super::Limits;
 use super::files::CallFiles;
-use super::memory::{CallMemory, LargeCall};
 use crate::backends::Fetched;
 use crate::base::blocking::CallWork;
-use crate::base::meter::{CallMeter, Demand};
+use crate::base::budget::CallBudget;
+use crate::base::meter::CallMeter;
 use crate::base::{OnHeader, OnProgress};
 use crate::cache::{CacheMode, CachedRefAge, HeaderCache};
 use crate::error::Error;
@@ -56,14 +56,11 @@ pub(crate) struct CallContext {
     pub(crate) on_header: Option<OnHeader>,
     pub(crate) started: Instant,
     pub(crate) meter: CallMeter,
-    /// The memory of headers that are not counted yet.
-    pub(crate) memory: CallMemory,
-    /// The permit to use a lot of memory.
-    pub(crate) large: Option<LargeCall>,
+    pub(crate) budget: CallBudget,
 }
 
-/// The options that decide what a call reads and how long it takes. Calls are shared only if they are equal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// The options that decide what a call reads and how long it takes.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ReadOptions {
     /// The name of the source in results, if it is not the formatted source.
     pub(crate) name: Option<String>,
@@ -140,11 +137,12 @@ impl Call {
         self.state.commit = commit;
     }
 
-    /// Waits forever if the call may not send `requests` more requests. Cached files cost none.
-    pub(super) async fn before_requests(&self, requests: usize) {
-        if !self.files.is_cached() {
-            self.context.meter.before(Demand::Requests(requests)).await;
+    /// Admits `requests` more requests. Cached files cost none.
+    pub(super) fn admit_requests(&self, requests: usize) -> Result<(), Error> {
+        if self.files.is_cached() {
+            return Ok(());
         }
+        Ok(self.context.budget.admit_requests(requests)?)
     }
 
     /// Reserves bytes of the limit for all headers before they are read, because many headers within their own limit
@@ -155,8 +153,7 @@ impl Call {
         if before.saturating_add(length) > limit {
             return Err(Error::HeadersTooLarge { file: self.files.file_name(path), limit });
         }
-        self.context.before_allocation(length).await;
-        Ok(())
+        Ok(self.context.budget.admit_bytes(length).await?)
     }
 
     pub(super) fn header_error(&self, path: &RepoPath, source: HeaderError) -> Error {
@@ -197,15 +194,6 @@ impl Call {
         stats.age_seconds = self.state.cached_ref.map(|cached| cached.seconds);
         stats.stale = self.state.cached_ref.is_some_and(|cached| cached.is_stale);
         stats
-    }
-}
-
-impl CallContext {
-    /// Waits until the call may use `bytes` more bytes of memory.
-    pub(super) async fn before_allocation(&self, bytes: u64) {
-        if let Some(large) = &self.large {
-            large.allocate(bytes, &self.meter).await;
-        }
     }
 }
 

@@ -69,7 +69,7 @@ impl Call {
             }
             Err(error) => (None, Err(error)),
         };
-        Ok((result, path, self.files.take_recorded()))
+        Ok((result, path, self.files.take_recorded().await))
     }
 
     /// Recomputes a report from the bytes of an earlier call, without any requests.
@@ -107,7 +107,7 @@ impl Call {
         let read = self.read(Some(lookup)).await;
         self.context.meter.count_lookup(self.files.is_cached());
         let read = read?;
-        if let Some(bytes) = self.files.take_recorded() {
+        if let Some(bytes) = self.files.take_recorded().await {
             lookup.store(bytes).await;
         }
         Ok(read)
@@ -129,7 +129,7 @@ impl Call {
         lookup: &CacheLookup,
         commit: &CommitSha,
     ) -> Result<Option<Inspected>, Error> {
-        let Some(headers) = lookup.headers(commit).await else { return Ok(None) };
+        let Some(headers) = lookup.headers(commit).await? else { return Ok(None) };
         let bytes = HeaderBytes { commit: commit.clone(), headers, canonical_name: None };
         let mut call = Self { files: self.files.cached(bytes), ..self.clone() };
         match call.read(None).await {

@@ -3,12 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use futures::future::{FutureExt, ready};
-use futures::stream::{self, StreamExt};
+use futures::future::{FutureExt, TryFutureExt};
 
-use crate::backends::{CachedCommit, Fetched, FileListing, FileStream, Origin};
-use crate::base::{BodyEvent, RangeBytes};
-use crate::cache::{Deflater, HeaderBytes, Recorder, Recording};
+use crate::backends::{CachedCommit, Fetched, FileListing, OpenIndex, Origin};
+use crate::base::RangeBytes;
+use crate::cache::{HeaderBytes, Recorder, Recording};
 use crate::error::Error;
 use crate::formats::weight_sets::{IncompleteShards, WeightSet};
 use crate::formats::{FileHeader, RepoPath};
@@ -39,7 +38,8 @@ impl CallFiles {
     }
 
     /// Takes the recorded bytes. Returns `None` if they must not be cached or the commit is unknown.
-    pub(super) fn take_recorded(&self) -> Option<HeaderBytes> {
+    pub(super) async fn take_recorded(&self) -> Option<HeaderBytes> {
+        self.recorder.finish_files().await;
         self.recorder.update(|recording| recording.finish(self.canonical_name()))
     }
 
@@ -71,28 +71,31 @@ impl CallFiles {
         path: &RepoPath,
         limit: u64,
     ) -> Result<Fetched<Vec<u8>>, Error> {
-        let read = async {
-            let stream = self.stream(path, limit).await?;
-            BodyEvent::read_to_end(stream.value).await
-        };
-        // Boxed, because callers embed the future in larger futures.
-        let read = read.boxed().await;
-        if let Err(error) = &read
-            && (error.is_denied() || matches!(error, Error::TooLarge { .. }))
-        {
-            self.recorder.update(Recording::discard);
+        let read = self.origin.files().load(path, limit).await;
+        match &read {
+            Ok(read) => self.recorder.add_file(path, &read.value),
+            Err(error) if error.is_denied() || matches!(error, Error::TooLarge { .. }) => {
+                self.recorder.update(Recording::discard);
+            }
+            Err(_) => {}
         }
-        read.map(|(bytes, commit)| Fetched::new(bytes, commit))
+        read
     }
 
-    /// Streams a file. It is recorded once it is complete.
-    pub(super) async fn stream(
-        &self,
-        path: &RepoPath,
-        limit: u64,
-    ) -> Result<Fetched<FileStream>, Error> {
-        let Fetched { value, commit, .. } = self.origin.files().stream(path, limit).await?;
-        Ok(Fetched::new(record_stream(self.recorder.clone(), path.clone(), value), commit))
+    /// Starts reading an index. It is recorded once it is complete.
+    pub(super) async fn open_index(&self, path: &RepoPath, limit: u64) -> Result<OpenIndex, Error> {
+        let opened = self.origin.files().open_index(path, limit).await?;
+        if !self.recorder.is_active() {
+            return Ok(opened);
+        }
+        let (recorder, path, rest) = (self.recorder.clone(), path.clone(), opened.rest);
+        let rest = rest.inspect_ok(move |index| recorder.start_file(path, &index.value));
+        Ok(OpenIndex { rest: rest.boxed(), ..opened })
+    }
+
+    /// Returns whether shards may be read before the index names them, which may turn out to be useless.
+    pub(super) fn may_guess(&self, path: &RepoPath, requests: usize) -> bool {
+        self.origin.files().may_guess(path, requests)
     }
 
     /// Lists files. A missing listing may be temporary, so the commit is then not cached.
@@ -170,31 +173,4 @@ impl CallFiles {
         let name = self.file_name(&set.path);
         Error::IncompleteShards { set: name, found: set.files, total, first_missing }
     }
-}
-
-/// Records a file while it is streamed.
-fn record_stream(recorder: Recorder, path: RepoPath, events: FileStream) -> FileStream {
-    if !recorder.is_active() {
-        return events;
-    }
-    let mut file = None;
-    let events = events.map(Some).chain(stream::iter([None]));
-    let events = events.filter_map(move |event| {
-        match &event {
-            Some(Ok(BodyEvent::Start { .. })) => file = Some(Deflater::new()),
-            Some(Ok(BodyEvent::Bytes(bytes))) => {
-                if let Some(file) = &mut file {
-                    file.add(bytes);
-                }
-            }
-            Some(Err(_)) => file = None,
-            None => {
-                if let Some(file) = file.take() {
-                    recorder.update(|recording| recording.add_file(&path, file.finish()));
-                }
-            }
-        }
-        ready(event)
-    });
-    events.boxed()
 }

@@ -4,8 +4,8 @@ use std::mem::take;
 use std::ops::Range;
 
 use super::call::Call;
-use super::memory::MemoryPermit;
-use crate::base::{Callback, RangeBytes};
+use crate::base::RangeBytes;
+use crate::base::budget::MemoryPermit;
 use crate::count::needs_config;
 use crate::error::Error;
 use crate::formats::{FileHeader, HeaderError, HeaderErrorKind, RepoPath, Step};
@@ -17,7 +17,7 @@ impl Call {
         path: RepoPath,
         first: Range<u64>,
     ) -> Result<UncountedHeader, Error> {
-        let permit = self.context.memory.acquire(first.end).await;
+        let permit = self.context.budget.hold(first.end).await;
         let start = self.read_at_commit(&path, first).await?;
         self.parse_start(&path, start, permit).await
     }
@@ -56,9 +56,6 @@ impl Call {
                     drop(continued);
                     let checked = header.check_file_size(file_size);
                     checked.map_err(|source| self.header_error(path, source))?;
-                    if let Some(Callback(on_header)) = &self.context.on_header {
-                        on_header(&header);
-                    }
                     self.files.header_read(path, &header).await;
                     if needs_config {
                         // The result is used when all headers are complete.
@@ -84,7 +81,7 @@ impl Call {
                 // Holding one permit while waiting for another could deadlock.
                 drop(take(&mut permit));
                 held = held.saturating_add(missing.end.saturating_sub(missing.start));
-                permit = self.context.memory.acquire(held).await;
+                permit = self.context.budget.hold(held).await;
                 start = missing.start;
                 bytes = self.read_rest(path, missing, file_size).await?;
             }

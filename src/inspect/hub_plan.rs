@@ -39,7 +39,6 @@ impl Call {
         else {
             return Ok(None);
         };
-        self.context.before_allocation(json.len() as u64).await;
         let (limit, work) = (self.context.limits.header, self.state.work.clone());
         let parsed = work.run(json.len(), move || parse(&json, limit)).await;
         let Some(headers) = parsed else {

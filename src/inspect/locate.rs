@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, Either, FutureExt, select};
 
 use super::call::{Call, CallContext};
 use super::files::CallFiles;
-use crate::backends::{Fetched, FileListing, FileStream, poll_alongside};
+use crate::backends::{Fetched, FileListing, OpenIndex};
 use crate::base::RangeBytes;
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::error::{Error, QuantizationNotFound, SharedError, shared};
@@ -48,11 +48,11 @@ impl Located {
 
     /// Drives another future while the weights arrive.
     pub(super) async fn poll_alongside<T>(mut self, other: impl Future<Output = T>) -> (Self, T) {
-        let FoundWeights::Index { path, stream } = self.weights else {
+        let FoundWeights::Index { path, index } = self.weights else {
             return (self, other.await);
         };
-        let (stream, other) = poll_alongside(stream, other).await;
-        self.weights = FoundWeights::Index { path, stream };
+        let (index, other) = index.poll_alongside(other).await;
+        self.weights = FoundWeights::Index { path, index };
         (self, other)
     }
 }
@@ -60,7 +60,7 @@ impl Located {
 /// A set of weights, and the part of it that has already been read.
 pub(super) enum FoundWeights {
     File { path: RepoPath, start: RangeBytes },
-    Index { path: RepoPath, stream: FileStream },
+    Index { path: RepoPath, index: OpenIndex },
     Shards { path: RepoPath, shards: Vec<RepoPath> },
 }
 
@@ -108,9 +108,10 @@ impl Call {
     async fn find_path(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
         let CallContext { options, formats, limits, .. } = &*self.context;
         if path.is_index() {
-            self.context.before_allocation(files.cached_length(path)).await;
-            let Fetched { value, commit, .. } = files.stream(path, limits.index).await?;
-            let weights = FoundWeights::Index { path: path.clone(), stream: value };
+            self.context.budget.admit_bytes(files.cached_length(path)).await?;
+            let index = files.open_index(path, limits.index).await?;
+            let commit = index.commit.clone();
+            let weights = FoundWeights::Index { path: path.clone(), index };
             return Ok(Located::new(weights, commit));
         }
         let first = options.plan.first_range(formats, path);

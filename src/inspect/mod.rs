@@ -5,7 +5,7 @@
 //! 2. `files` reads its files from their origin or from the header cache, and records them for it.
 //! 3. `count` looks for the commit in the header cache (`cache_lookup`), or else reads, counts and caches it.
 //! 4. `locate` finds the weights by their standard names or else in a listing, and pins the commit.
-//! 5. `shards` streams the index and reads each shard as soon as the index names it.
+//! 5. `shards` reads the index, and its shards as soon as its first shard name shows their names.
 //! 6. `header` reads one header in the ranges that its [format](crate::formats::Format) requests, and `config_file`
 //!    reads `config.json` once a tensor needs it.
 //! 7. A [`ReportBuilder`](crate::steps::ReportBuilder) collects the headers as they arrive, compares them with the index, and
@@ -21,7 +21,6 @@ mod files;
 mod header;
 mod hub_plan;
 mod locate;
-mod memory;
 mod shards;
 mod verify;
 
@@ -30,8 +29,6 @@ pub(crate) use self::call::{
 };
 pub(crate) use self::count::RecordedCount;
 pub(crate) use self::files::CallFiles;
-pub use self::memory::LargeCallLimit;
-pub(crate) use self::memory::{CallMemory, client_memory};
 
 /// The limits of a call.
 #[derive(Clone, Copy, Debug)]

@@ -1,24 +1,20 @@
-//! Reads shards concurrently, each as soon as it is known.
+//! Reads shards concurrently, each as soon as its name is known or predicted.
 
 use std::collections::HashSet;
-use std::mem::replace;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::future::{Either, select};
-use futures::stream::{self, Stream, StreamExt, TryStreamExt};
+use futures::stream::{self, Stream, StreamExt};
 
 use super::call::{Call, CallContext, OnFailure, ReadMode};
 use super::header::UncountedHeader;
 use super::locate::FoundWeights;
-use super::memory::MemoryPermit;
-use crate::backends::{Fetched, FileStream};
-use crate::base::blocking::spawn_blocking_if_large;
-use crate::base::{BodyEvent, Callback, Progress, RangeBytes};
+use crate::backends::OpenIndex;
+use crate::base::budget::MemoryPermit;
+use crate::base::{Callback, Progress, RangeBytes};
 use crate::error::Error;
-use crate::formats::safetensors::{IndexReader, SafetensorsIndexJson};
+use crate::formats::safetensors::SafetensorsIndexJson;
+use crate::formats::weight_sets::numbered_shards;
 use crate::formats::{FileHeader, Formats, RepoPath};
 use crate::results::{Plan, RangeRequest};
 use crate::steps::ReportBuilder;
@@ -38,22 +34,8 @@ pub(super) struct SetReads {
     pub(super) failures: Vec<(RepoPath, Error)>,
 }
 
-/// The queue of shards to read, without duplicates.
-struct ShardQueue<'a> {
-    sender: UnboundedSender<RangeRequest>,
-    known: HashSet<RepoPath>,
-    total: &'a AtomicUsize,
-}
-
-impl ShardQueue<'_> {
-    fn add(&mut self, (shard, first): RangeRequest) {
-        if self.known.insert(shard.clone()) {
-            self.total.store(self.known.len(), Ordering::Relaxed);
-            // The receiver is dropped once a shard has failed.
-            self.sender.unbounded_send((shard, first)).ok();
-        }
-    }
-}
+/// The maximum number of shards to read before the index names them.
+const MAX_PREDICTED: u32 = 256;
 
 impl Call {
     /// Reads all headers of a set of weights.
@@ -61,8 +43,8 @@ impl Call {
         self.state.weights = Some(weights.path().clone());
         match weights {
             FoundWeights::File { path, start } => self.read_file(path, start).await,
-            FoundWeights::Index { path, stream } => {
-                Box::pin(self.read_indexed_shards(path, stream)).await
+            FoundWeights::Index { path, index } => {
+                Box::pin(self.read_indexed_shards(path, index)).await
             }
             FoundWeights::Shards { path, shards } => {
                 Box::pin(self.read_listed_shards(path, &shards)).await
@@ -85,35 +67,69 @@ impl Call {
         Ok(SetReads { path, assembly, shards: Vec::new(), failures })
     }
 
-    /// Reads an index and the shards it names.
+    /// Reads an index and the shards it names. Shards that its first name predicts are read while it arrives.
     ///
-    /// Errors of the index take precedence over errors of shards, so a failed shard is reported after the rest of the
-    /// index has arrived. It may even turn out not to matter: if the transfer of the index fails, the index is read
-    /// again and may name other shards.
+    /// Errors of the index take precedence over errors of shards. A wrong prediction costs requests: the shards that the
+    /// index does not name are dropped, with their errors.
     async fn read_indexed_shards(
         &self,
         path: RepoPath,
-        stream: FileStream,
+        index: OpenIndex,
     ) -> Result<SetReads, Error> {
-        let (total, (sender, requests)) = (AtomicUsize::new(0), unbounded());
-        let queue = ShardQueue { sender, known: HashSet::new(), total: &total };
-        let mut index = pin!(self.read_index(&path, stream, queue));
-        let mut reads = pin!(self.read_concurrently(&path, requests, &total));
-        let mut early = Vec::new();
-        // Keep polling the reads while the index arrives: each may hold a connection that a retry of the index needs.
-        let index = loop {
-            match select(index.as_mut(), reads.next()).await {
-                Either::Left((index, _)) => break index?,
-                Either::Right((read, _)) => early.extend(read),
+        let plan = self.context.options.plan;
+        let predicted = self.predict_shards(&path, &index);
+        let first = |shard: &RepoPath| Plan::Exact.first_range(&self.context.formats, shard);
+        let requests: Vec<_> =
+            predicted.iter().map(|shard| (shard.clone(), first(shard))).collect();
+        let mut early = Box::pin(self.read_concurrently(&path, requests));
+        let (index, mut done) = {
+            let (mut index, mut done) = (pin!(self.read_index(&path, index)), Vec::new());
+            // Keep polling the reads while the index arrives: each may hold a connection that a retry of the index needs.
+            loop {
+                match select(index.as_mut(), early.next()).await {
+                    Either::Left((index, _)) => break (index?, done),
+                    Either::Right((Some(read), _)) => done.push(read),
+                    Either::Right((None, index)) => break (index.await?, done),
+                }
             }
         };
-        let named: HashSet<_> = index.shards().iter().cloned().collect();
-        let reads = stream::iter(early).chain(reads).filter(|(shard, _)| {
-            let is_named = named.contains(shard);
-            async move { is_named }
-        });
+        let named: HashSet<_> = index.shards().iter().collect();
+        done.retain(|(shard, _)| named.contains(shard));
+        let early = if predicted.iter().all(|shard| named.contains(shard)) {
+            Either::Left(early)
+        } else {
+            // Ends the requests for shards that do not exist.
+            drop(early);
+            Either::Right(stream::empty())
+        };
+        let mut requests = plan.shards(&index);
+        let read: HashSet<_> = match &early {
+            Either::Left(_) => predicted.iter().collect(),
+            Either::Right(_) => done.iter().map(|(shard, _)| shard).collect(),
+        };
+        requests.retain(|(shard, _)| !read.contains(shard));
+        self.admit_requests(requests.len())?;
+        let reads = stream::iter(done)
+            .chain(stream::select(early, self.read_concurrently(&path, requests)));
         let shards = index.shards().to_vec();
         Box::pin(self.assemble(path.clone(), Some(index), &shards, reads)).await
+    }
+
+    /// Returns the shards to read while the index arrives, according to its first shard. A call with a budget waits for
+    /// the number of its requests instead.
+    fn predict_shards(&self, path: &RepoPath, index: &OpenIndex) -> Vec<RepoPath> {
+        let CallContext { options, budget, .. } = &*self.context;
+        let is_early = budget.is_unlimited() && options.plan.reads_shards_early(index.length);
+        let Some(first) = index.first_shard.as_ref().filter(|_| is_early) else {
+            return Vec::new();
+        };
+        let mut shards = numbered_shards(first, MAX_PREDICTED);
+        if shards.is_empty() {
+            shards.push(first.clone());
+        }
+        // Each takes two ranges.
+        let requests = 2 * shards.len();
+        if self.files.may_guess(&path.sibling(first), requests) { shards } else { Vec::new() }
     }
 
     /// Reads the shards of a set without an index.
@@ -126,9 +142,8 @@ impl Call {
         let requests = options.plan.shards_without_index(formats, shards);
         let requests = requests.map_err(|source| self.index_error(&path, source))?;
         let shards: Vec<_> = requests.iter().map(|(shard, _)| shard.clone()).collect();
-        let total = AtomicUsize::new(requests.len());
-        self.before_requests(requests.len()).await;
-        let reads = self.read_concurrently(&path, stream::iter(requests), &total);
+        self.admit_requests(requests.len())?;
+        let reads = self.read_concurrently(&path, requests);
         Box::pin(self.assemble(path.clone(), None, &shards, reads)).await
     }
 
@@ -142,12 +157,16 @@ impl Call {
     ) -> Result<SetReads, Error> {
         let ReadMode { keep_headers, on_failure } = self.mode;
         let mut assembly = ReportBuilder::new_sharded(&path, index, keep_headers);
-        let (mut reads, mut failures) = (pin!(reads), Vec::new());
+        let (mut reads, mut failures, mut done) = (pin!(reads), Vec::new(), 0);
         while let Some((shard, read)) = reads.next().await {
             match read {
                 Ok(UncountedHeader { header, permit }) => {
                     assembly = self.add_header(assembly, shard, header).await;
                     drop(permit);
+                    done += 1;
+                    if let Some(Callback(report)) = &self.context.on_progress {
+                        report(Progress { done, total: shards.len() });
+                    }
                 }
                 Err(error) => {
                     let error = error.of_shard();
@@ -178,6 +197,9 @@ impl Call {
         shard: RepoPath,
         header: FileHeader,
     ) -> ReportBuilder {
+        if let Some(Callback(on_header)) = &self.context.on_header {
+            on_header(&header);
+        }
         let add = move || {
             assembly.add(shard, header);
             assembly
@@ -185,100 +207,30 @@ impl Call {
         self.state.work.run(0, add).await
     }
 
-    /// Reads shards concurrently and reports progress. Yields them in the order of completion.
+    /// Reads shards concurrently. Yields them in the order of completion.
     fn read_concurrently(
         &self,
         path: &RepoPath,
-        requests: impl Stream<Item = RangeRequest>,
-        total: &AtomicUsize,
+        requests: Vec<RangeRequest>,
     ) -> impl Stream<Item = ShardResult> {
-        let mut done = 0;
-        let reads = requests.map(move |(shard, first)| {
+        let reads = requests.into_iter().map(move |(shard, first)| {
             let read = self.read_header(path.sibling(&shard), first);
             async move { (shard, read.await) }
         });
-        reads.buffer_unordered(self.context.limits.concurrency).inspect(move |(_, read)| {
-            done += usize::from(read.is_ok());
-            if let Some(Callback(report)) = &self.context.on_progress {
-                report(Progress { done, total: total.load(Ordering::Relaxed) });
-            }
-        })
+        stream::iter(reads).buffer_unordered(self.context.limits.concurrency)
     }
 
-    /// Reads an index, and queues its shards as soon as the plan allows.
+    /// Reads and parses an index. Its name implies the format of its shards.
     async fn read_index(
         &self,
         path: &RepoPath,
-        mut stream: FileStream,
-        mut queue: ShardQueue<'_>,
+        index: OpenIndex,
     ) -> Result<SafetensorsIndexJson, Error> {
-        let (mut arrived, mut is_early) = (ArrivingIndex::new(path), false);
-        while let Some(event) = stream.try_next().await? {
-            match event {
-                BodyEvent::Start { response: commit, content_length } => {
-                    self.check_commit(path, Fetched::new((), commit))?;
-                    arrived = ArrivingIndex::new(path);
-                    // A call with a budget waits for it once, for all shards.
-                    is_early = self.context.meter.allows.is_none()
-                        && self.context.large.is_none()
-                        && self.context.options.plan.reads_shards_early(content_length);
-                }
-                BodyEvent::Bytes(bytes) => {
-                    // The bytes of a cached index were reserved before it was decompressed.
-                    if !self.files.is_cached() {
-                        self.context.before_allocation(bytes.len() as u64).await;
-                    }
-                    arrived = arrived.feed(bytes).await;
-                    let new = if is_early { arrived.new_shards() } else { &[] };
-                    for shard in new {
-                        queue.add((
-                            shard.clone(),
-                            Plan::Exact.first_range(&self.context.formats, shard),
-                        ));
-                    }
-                }
-            }
-        }
-        let ArrivingIndex { reader, length, .. } = arrived;
-        let index = self.state.work.run(length, move || reader.finish()).await;
-        let index = index.map_err(|source| self.index_error(path, source))?;
-        self.before_requests(index.shards().len()).await;
-        self.context.options.plan.shards(&index).into_iter().for_each(|request| queue.add(request));
-        Ok(index)
-    }
-}
-
-/// An index that is still arriving.
-struct ArrivingIndex {
-    reader: IndexReader,
-    /// The number of bytes that have arrived.
-    length: usize,
-    /// The number of shards already queued.
-    queued: usize,
-}
-
-impl ArrivingIndex {
-    /// Creates the reader of an index. Its name implies the format of its shards.
-    fn new(path: &RepoPath) -> Self {
-        let format = Formats::built_in().find_or_safetensors(path);
-        let reader = IndexReader::with_extension(format.extension());
-        Self { reader, length: 0, queued: 0 }
-    }
-
-    /// Feeds the next bytes to the reader. Errors are reported at the end of the index, because only then it is
-    /// certain that all bytes arrived intact.
-    async fn feed(mut self, bytes: Bytes) -> Self {
-        spawn_blocking_if_large(bytes.len(), move || {
-            self.length += bytes.len();
-            self.reader.feed(&bytes).ok();
-            self
-        })
-        .await
-    }
-
-    /// Returns the shards discovered since the last call.
-    fn new_shards(&mut self) -> &[RepoPath] {
-        let shards = self.reader.shards();
-        &shards[replace(&mut self.queued, shards.len())..]
+        let json = self.check_commit(path, index.rest.await?)?;
+        let extension = Formats::built_in().find_or_safetensors(path).extension();
+        let length = json.len();
+        let parse = move || SafetensorsIndexJson::with_extension(&json, extension);
+        let index = self.state.work.run(length, parse).await;
+        index.map_err(|source| self.index_error(path, source))
     }
 }

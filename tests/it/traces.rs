@@ -126,8 +126,7 @@ async fn a_long_rate_limit_is_logged_as_one_warning() {
         (request.host == Host::Hub).then(|| Fault::Header("ratelimit", LONG.to_owned()))
     });
     let client = support::client(&hub);
-    // Calls with a meter are not coalesced.
-    let model = client.model("org/model").path(FILE).meter(&client.start_call());
+    let model = client.model("org/model").path(FILE);
     let calls = join_all((0..8).map(|_| capture.record(model.parse_safetensors_metadata())));
     let starting_with = |start: &str| {
         let events = capture.recorded().into_iter();

@@ -41,7 +41,7 @@ pub(super) async fn read_repo(
     listed: &ListedRepo,
     accepts_local: bool,
 ) -> RepoRead {
-    let (began, meter) = (Instant::now(), client.start_call());
+    let (began, meter) = (Instant::now(), client.meter());
     let local = listed.repo.parse().ok().filter(|source| matches!(source, Source::Local(_)));
     let local = local.filter(|_| accepts_local);
     let model = |commit: Option<&str>| {

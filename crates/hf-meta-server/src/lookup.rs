@@ -2,11 +2,10 @@
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures::future::{Either, FutureExt, select};
+use futures::future::FutureExt;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -20,7 +19,7 @@ use super::results::{Results, SharedLookup};
 use super::token_buckets::TokenBuckets;
 use super::weights_query::WeightsQuery;
 use hf_meta::formats::chain;
-use hf_meta::{CacheMode, Client, Endpoint, ErrorKind};
+use hf_meta::{CacheMode, Client, Endpoint, Error, ErrorKind};
 
 /// Answers queries from memory or from the Hub.
 pub(super) struct Lookups {
@@ -191,7 +190,7 @@ impl Lookups {
         Some(result)
     }
 
-    /// Waits for a permit and reads from the Hub, until the budget ends the lookup.
+    /// Waits for a permit and reads from the Hub. Returns the reason if the budget ends the lookup.
     async fn read(
         &self,
         query: &WeightsQuery,
@@ -199,13 +198,9 @@ impl Lookups {
         is_outdated: bool,
     ) -> Result<LookupResult, EarlyExit> {
         let _permit = self.permits.acquire().await;
-        let (limits, meter) = (Arc::clone(&self.limits), self.client.start_call());
+        let (limits, meter) = (Arc::clone(&self.limits), self.client.meter());
         let budget = Arc::new(LookupBudget::new(limits, cause, meter));
-        let inspect = self.inspect(query, is_outdated, &budget);
-        let read = match select(pin!(budget.exit.wait()), pin!(inspect)).await {
-            Either::Left((exit, _)) => Err(*exit),
-            Either::Right((result, _)) => Ok(result),
-        };
+        let read = self.inspect(query, is_outdated, &budget).await;
         self.metrics.upstream_requests.inc_by(budget.end());
         let stats = budget.meter.stats();
         self.metrics.cache_hits.inc_by(stats.cache_hits);
@@ -219,11 +214,11 @@ impl Lookups {
         query: &WeightsQuery,
         is_outdated: bool,
         budget: &Arc<LookupBudget>,
-    ) -> LookupResult {
-        let (meter, budget) = (budget.meter.clone(), Arc::clone(budget));
+    ) -> Result<LookupResult, EarlyExit> {
         let model = query
             .model(&self.client)
-            .meter(&meter.with_limit(move |demand| budget.allows(demand)))
+            .meter(&budget.meter)
+            .budget(Arc::clone(budget))
             .large_calls(&self.limits.large_calls)
             .cache_mode(if is_outdated { CacheMode::Revalidate } else { CacheMode::Default });
         let error = match model.count().await {
@@ -233,10 +228,13 @@ impl Lookups {
                 } else if report.fetch.requests > 0 {
                     self.outage.responded();
                 }
-                return report.into();
+                return Ok(report.into());
             }
             Err(error) => error,
         };
+        if let Error::OverBudget { source, .. } = &error {
+            return Err(source.downcast_ref().copied().unwrap_or(EarlyExit::NoBudget));
+        }
         if HubOutage::is_outage(&error) {
             self.outage.failed(&chain(&error));
         } else {
@@ -248,6 +246,6 @@ impl Lookups {
         };
         // Responses omit the causes.
         tracing::info!(repo = %query.repo(), error = chain(&error), "lookup failed");
-        LookupResult::Failed(Failure::from_error(error, reported))
+        Ok(LookupResult::Failed(Failure::from_error(error, reported)))
     }
 }

@@ -1,14 +1,16 @@
 //! Decides about lookups in progress: request budgets and memory.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SetOnce};
+use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::config::ServiceConfig;
 use super::token_buckets::TokenBuckets;
-use hf_meta::{CallMeter, Demand, LargeCallLimit};
+use hf_meta::{Budget, CallMeter, Demand, LargeCallLimit};
 
 /// The expected number of requests of a lookup before its files are known.
 pub(super) const FIRST_REQUESTS: u64 = 2;
@@ -100,11 +102,13 @@ pub(super) enum LookupCause {
 }
 
 /// The reason to end a lookup early.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Error)]
 pub(super) enum EarlyExit {
     /// The lookup would send this number of requests, which is more than the maximum.
+    #[error("the lookup would send {requests} requests")]
     TooManyFiles { requests: u64 },
     /// The client that started the lookup has no budget left.
+    #[error("the client has no budget left")]
     NoBudget,
 }
 
@@ -113,19 +117,34 @@ pub(super) struct LookupBudget {
     limits: Arc<LookupLimits>,
     cause: LookupCause,
     pub(super) meter: CallMeter,
-    /// The reason to end the lookup early.
-    pub(super) exit: SetOnce<EarlyExit>,
     /// The number of requests charged so far.
     charged: AtomicU64,
     /// The permit of a large lookup that had to wait.
     large_wait: OnceLock<OwnedSemaphorePermit>,
 }
 
+impl fmt::Debug for LookupBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LookupBudget").field("cause", &self.cause).finish_non_exhaustive()
+    }
+}
+
+impl Budget for LookupBudget {
+    fn admit(&self, demand: Demand) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        match demand {
+            Demand::Requests(requests) => self.charge(requests)?,
+            Demand::LargeCall => self.wait()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 impl LookupBudget {
     /// Returns the budget of a lookup. [`FIRST_REQUESTS`] must have been charged.
     pub(super) fn new(limits: Arc<LookupLimits>, cause: LookupCause, meter: CallMeter) -> Self {
-        let (exit, charged) = (SetOnce::new(), AtomicU64::new(FIRST_REQUESTS));
-        Self { limits, cause, meter, exit, charged, large_wait: OnceLock::new() }
+        let charged = AtomicU64::new(FIRST_REQUESTS);
+        Self { limits, cause, meter, charged, large_wait: OnceLock::new() }
     }
 
     /// Charges the requests beyond the expected number at the end of the lookup. Returns the number of all requests.
@@ -139,19 +158,6 @@ impl LookupBudget {
     fn charge_up_to(&self, requests: u64) {
         let before = self.charged.fetch_max(requests, Ordering::Relaxed);
         self.limits.debit(self.cause, requests.saturating_sub(before));
-    }
-
-    /// Returns true, or ends the lookup.
-    pub(super) fn allows(&self, demand: Demand) -> bool {
-        let allowed = match demand {
-            Demand::Requests(requests) => self.charge(requests),
-            Demand::LargeCall => self.wait(),
-        };
-        if let Err(exit) = allowed {
-            // The lookup may already have ended for a different reason.
-            let _ = self.exit.set(exit);
-        }
-        allowed.is_ok()
     }
 
     /// Takes the permit of a large lookup that has to wait.
@@ -198,23 +204,25 @@ mod tests {
         LookupBudget::new(Arc::clone(limits), NEW, CallMeter::default())
     }
 
+    /// Returns the reason why a budget does not admit a demand.
+    fn exit(budget: &LookupBudget, demand: Demand) -> Option<EarlyExit> {
+        budget.admit(demand).err().map(|reason| *reason.downcast().unwrap())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn lookups_are_charged_to_their_client() {
         let limits = limits();
         let [one, other, large] = [(); 3].map(|()| budget(&limits));
-        assert!(!large.allows(Demand::Requests(21)));
-        assert!(matches!(large.exit.get(), Some(EarlyExit::TooManyFiles { requests: 21 })));
-        assert!(one.allows(Demand::Requests(14)));
-        assert!(one.exit.get().is_none());
+        let requests = Demand::Requests;
+        let too_many = exit(&large, requests(21));
+        assert!(matches!(too_many, Some(EarlyExit::TooManyFiles { requests: 21 })));
+        assert!(one.admit(requests(14)).is_ok());
         assert!(limits.allow(NEW), "14 of 20 requests and two for each other lookup");
-        assert!(other.allows(Demand::Requests(2)));
-        assert!(other.exit.get().is_none());
+        assert!(other.admit(requests(2)).is_ok());
         other.charge_up_to(30);
         assert!(!limits.allow(NEW), "unexpected requests are charged at the end");
         assert!(limits.allow(LookupCause::Refresh(CLIENT)), "refreshes have their own budget");
-        let late = budget(&limits);
-        assert!(!late.allows(Demand::Requests(1)));
-        assert!(matches!(late.exit.get(), Some(EarlyExit::NoBudget)));
+        assert!(matches!(exit(&budget(&limits), requests(1)), Some(EarlyExit::NoBudget)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -238,10 +246,9 @@ mod tests {
         let most = ServiceConfig::default().max_concurrent_lookups / 2;
         let mut large: Vec<_> = (0..=most).map(|_| budget(&limits)).collect();
         let last = large.pop().unwrap();
-        assert!(large.iter().all(|large| large.allows(Demand::LargeCall)));
-        assert!(!last.allows(Demand::LargeCall));
-        assert!(matches!(last.exit.get(), Some(EarlyExit::NoBudget)));
+        assert!(large.iter().all(|large| large.admit(Demand::LargeCall).is_ok()));
+        assert!(matches!(exit(&last, Demand::LargeCall), Some(EarlyExit::NoBudget)));
         large.pop();
-        assert!(budget(&limits).allows(Demand::LargeCall));
+        assert!(budget(&limits).admit(Demand::LargeCall).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use hf_meta_count::results::{Finding, RangeRequest};
 use hf_meta_count::steps::ConfigFile;
 use hf_meta_count::steps::{ReportBuilder, Target};
 use hf_meta_format::RepoPath;
-use hf_meta_format::formats::safetensors::{IndexReader, SafetensorsIndexJson};
+use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
 use hf_meta_format::formats::{
     FileHeader, Formats, HeaderError, HeaderErrorKind, Step, chain, clip,
 };
@@ -182,8 +182,7 @@ impl Call {
         }
         let read = self.reader.load(path.as_str(), SafetensorsIndexJson::DEFAULT_LIMIT).await?;
         let extension = Formats::built_in().find_or_safetensors(path).extension();
-        let mut reader = IndexReader::with_extension(extension);
-        let index = reader.feed(&read.bytes()).and_then(|()| reader.finish());
+        let index = SafetensorsIndexJson::with_extension(&read.bytes(), extension);
         let index = index.map_err(Problem::Index)?;
         Ok((plan.shards(&index), ReportBuilder::new_sharded(path, Some(index), keep_headers)))
     }

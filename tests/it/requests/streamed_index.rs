@@ -1,4 +1,4 @@
-//! Shards that are read while the index is still arriving.
+//! Shards that are read while the index is still arriving, because its first shard name shows the others.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,6 +33,11 @@ fn repo(commit: &str) -> Repo {
 
 fn is_index(request: &LoggedRequest) -> bool {
     request.path.ends_with(INDEX) && request.host == Host::Hub
+}
+
+/// Returns a function that names a shard of `total`.
+fn numbered(total: usize) -> impl Fn(usize) -> String {
+    move |number| format!("model-{number:05}-of-{total:05}.safetensors")
 }
 
 /// Starts a Hub that resets the connection in the middle of the index, twice.
@@ -92,6 +97,79 @@ async fn prefetch_does_not_wait_for_a_long_index() {
     let long = format!("{JSON}{}", " ".repeat(17 << 20));
     check_read_before_index_ends(repo(&"1".repeat(40)).file(INDEX, File::from_bytes(long)), true)
         .await;
+}
+
+/// Returns a repository with three numbered shards, whose index names some of them, and the number of bytes that
+/// contain its first name.
+fn numbered_repo(numbers: &[usize]) -> (Repo, u64) {
+    let shards: Vec<_> = numbers.iter().copied().map(numbered(3)).collect();
+    let entries: Vec<_> = shards.iter().map(|shard| (&**shard, &**shard)).collect();
+    let repo = Repo::new("org/model").file(INDEX, support::index(&entries));
+    let add = |repo: Repo, shard: &String| repo.file(shard, support::weights(&[shard]));
+    (shards.iter().fold(repo, add), 100)
+}
+
+/// Returns the numbers of the shards of [`numbered_repo`] that were requested.
+fn requested_shards(hub: &LocalHub) -> Vec<usize> {
+    let log = hub.log();
+    let is_requested =
+        |number: &usize| log.iter().any(|request| request.path.ends_with(&numbered(3)(*number)));
+    (1..=3).filter(is_requested).collect()
+}
+
+#[tokio::test]
+async fn the_first_shard_predicts_the_others() {
+    let (repo, first) = numbered_repo(&[2, 1, 3]);
+    let hub = LocalHub::start([repo]).unwrap();
+    let (sender, mut read) = tokio::sync::mpsc::unbounded_channel();
+    hub.inject(move |request, _| {
+        if request.host == Host::Cdn && request.range.as_deref() != Some("bytes=0-7") {
+            sender.send(request.path.clone()).ok();
+        }
+        is_index(request).then_some(Fault::StallInBody { after: first })
+    });
+    let call = Box::pin(client(&hub).build().unwrap().model("org/model").verify());
+    let all_read = Box::pin(async {
+        for _ in 0..3 {
+            read.recv().await.unwrap();
+        }
+    });
+    match select(call, all_read).await {
+        Either::Right(_) => assert_eq!(requested_shards(&hub), [1, 2, 3]),
+        Either::Left((ended, _)) => panic!("the call ended: {ended:?}"),
+    }
+}
+
+/// The index names two of three shards, and the third one does not exist.
+#[tokio::test]
+async fn a_wrong_prediction_costs_requests_only() {
+    let (repo, _) = numbered_repo(&[1, 3]);
+    let hub = LocalHub::start([repo]).unwrap();
+    hub.inject(|request, _| {
+        let is_trickling = is_index(request);
+        is_trickling.then_some(Fault::Trickle { interval: Duration::from_millis(2) })
+    });
+    let model = client(&hub).build().unwrap().model("org/model");
+    let report = model.clone().on_progress(|progress| assert_eq!(progress.total, 2)).count().await;
+    let report = report.unwrap();
+    assert_eq!((report.parameter_count.total(), report.filepaths.len()), (2, 3));
+    assert_eq!((report.findings, requested_shards(&hub)), (vec![], vec![1, 2, 3]));
+    let [predicted, awaited] =
+        [false, true].map(|is_prefetch| model.clone().plan(support::plan(is_prefetch)));
+    let (predicted, awaited) = (predicted.verify().await.unwrap(), awaited.verify().await.unwrap());
+    assert_eq!(predicted.findings(), awaited.findings());
+    assert_eq!([predicted.sets[0].valid_files, awaited.sets[0].valid_files], [2, 2]);
+}
+
+#[tokio::test]
+async fn nothing_is_predicted_if_the_quota_is_low() {
+    let (repo, first) = numbered_repo(&[1, 2, 3]);
+    let hub = LocalHub::builder().repo(repo).quota(20, HANG).start().unwrap();
+    hub.inject(move |request, _| is_index(request).then_some(Fault::StallInBody { after: first }));
+    let client = client(&hub).retry_policy(RetryPolicy::default().max_attempts(1));
+    let client = client.read_timeout(Duration::from_millis(500)).build().unwrap();
+    client.model("org/model").count().await.unwrap_err();
+    assert_eq!(requested_shards(&hub), Vec::<usize>::new());
 }
 
 /// The length of the first range depends on the complete index.
@@ -223,7 +301,7 @@ async fn an_error_in_the_index_takes_precedence_over_an_error_in_a_shard() {
 async fn long_headers_wait_for_the_end_of_the_index() {
     const HEADER: usize = 2 << 20;
     const AT_ONCE: usize = 16;
-    let shards: Vec<_> = (0..AT_ONCE + 2).map(|n| format!("{n}.safetensors")).collect();
+    let shards: Vec<_> = (1..=AT_ONCE + 2).map(numbered(AT_ONCE + 2)).collect();
     let entries: Vec<_> = shards.iter().map(|shard| (&**shard, &**shard)).collect();
     let index = support::index(&entries);
     let end = index.size() - 2;
@@ -263,7 +341,8 @@ async fn long_headers_wait_for_the_end_of_the_index() {
 /// There are more shards than allowed connections. One is missing, and the others stall.
 #[tokio::test]
 async fn the_retry_of_an_index_gets_a_connection_while_its_shards_stall() {
-    let names: Vec<_> = (0..160).map(|n| (format!("t{n}"), format!("{n}.safetensors"))).collect();
+    let shards = (1..=160).map(numbered(160));
+    let names: Vec<_> = shards.map(|shard| (format!("t of {shard}"), shard)).collect();
     let entries: Vec<_> = names.iter().map(|(name, shard)| (&**name, &**shard)).collect();
     let repo = Repo::new("org/model").file(INDEX, support::index(&entries));
     let repo = names[1..]

@@ -22,7 +22,7 @@ pub use super::path::is_index_name;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
 use super::{FileHeader, Format, HeaderParser, RepoPath, WeightFileName};
 pub use header::SafetensorsFileHeader;
-pub use index::{IndexError, IndexErrorKind, IndexReader, SafetensorsIndexJson};
+pub use index::{IndexError, IndexErrorKind, SafetensorsIndexJson};
 
 /// The extension of weight files.
 pub const EXTENSION: &str = ".safetensors";

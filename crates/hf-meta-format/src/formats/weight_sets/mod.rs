@@ -15,7 +15,7 @@ use crate::formats::path::split_folder;
 use crate::formats::pytorch::OtherFile;
 use crate::formats::{Format, Formats, RepoPath, WeightFileName, WeightsKind};
 
-pub use self::name::{is_shard_pattern, shard_number};
+pub use self::name::{is_shard_pattern, numbered_shards, shard_number};
 #[doc(hidden)]
 pub use crate::formats::NumberedName;
 

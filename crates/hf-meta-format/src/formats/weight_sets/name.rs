@@ -141,6 +141,24 @@ pub fn shard_number(path: &RepoPath) -> Option<(u32, u32)> {
     shard.map(|shard| (shard.number, shard.total))
 }
 
+/// Returns the expected paths of all shards of a set, at most `limit`, given one of them, such as
+/// `model-00002-of-00072.safetensors`. Returns none if its name has no numbers.
+pub fn numbered_shards(shard: &RepoPath, limit: u32) -> Vec<RepoPath> {
+    let file = shard.file_name();
+    let Some((name, ShardNumber { number, total })) = find_shard(file.as_str()) else {
+        return Vec::new();
+    };
+    let NumberedName { stem, number: digits, total: of, end } = name;
+    let width = digits.len();
+    // A few sets begin with 0.
+    let first = number.min(1);
+    let paths = (first..first.saturating_add(total.min(limit))).map(|number| {
+        let name = format!("{stem}{number:0width$}-of-{of}{end}");
+        shard.sibling(&RepoPath::new_unchecked(&name))
+    });
+    paths.collect()
+}
+
 /// Returns whether a path is the pattern of shards without an index, with a `*` in place of the number.
 pub fn is_shard_pattern(formats: &Formats, path: &RepoPath) -> bool {
     let is_pattern = path.as_str().contains("*-of-") || path.file_name().as_str() == SERIES;
@@ -288,6 +306,26 @@ mod tests {
         ];
         for (path, expected) in cases {
             assert_eq!(described(path), expected);
+        }
+    }
+
+    #[test]
+    fn one_shard_shows_the_names_of_all() {
+        let names = |shard: &str, limit| {
+            let shards = numbered_shards(&shard.parse().unwrap(), limit);
+            shards.iter().map(RepoPath::to_string).collect::<Vec<_>>().join(" ")
+        };
+        let expected = "x/m_00001-of-000002.fp16.safetensors x/m_00002-of-000002.fp16.safetensors";
+        assert_eq!(names("x/m_00002-of-000002.fp16.safetensors", 9), expected);
+        assert_eq!(names("m-00000-of-00002.bin", 9), "m-00000-of-00002.bin m-00001-of-00002.bin");
+        assert_eq!(names("m-00007-of-99999.bin", 1), "m-00001-of-99999.bin");
+        for other in [
+            "model.safetensors",
+            "a-1-of-2.safetensors",
+            "00001-of-00002.safetensors",
+            "x.bin.index.json",
+        ] {
+            assert_eq!(names(other, 9), "", "{other}");
         }
     }
 

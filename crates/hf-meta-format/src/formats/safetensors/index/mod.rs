@@ -1,7 +1,6 @@
-//! The index of a sharded checkpoint, which is parsed while it arrives.
+//! The index of a sharded checkpoint.
 
 use std::collections::BTreeMap;
-use std::mem::take;
 use std::str::from_utf8;
 
 use serde::{Serialize, Serializer};
@@ -71,9 +70,30 @@ impl SafetensorsIndexJson {
     ///
     /// Returns the first violated rule, naming the tensor that violates it.
     pub fn from_json(json: &[u8]) -> Result<Self, IndexError> {
-        let mut reader = IndexReader::default();
-        reader.feed(json)?;
-        reader.finish()
+        Self::with_extension(json, EXTENSION)
+    }
+
+    /// Parses an index like [`from_json`](Self::from_json), whose shards have another extension, such as `.bin`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first violated rule, naming the tensor that violates it.
+    pub fn with_extension(json: &[u8], extension: &'static str) -> Result<Self, IndexError> {
+        if json.len() > MAX_TOTAL_BYTES {
+            return Err(IndexError::index_too_long());
+        }
+        let mut parser = IndexParser::new(extension);
+        parser.parse(json)?;
+        parser.into_index()
+    }
+
+    /// Returns the first shard that the start of an index names, or `None` if it names none. The rest of the index may
+    /// be invalid.
+    pub fn first_shard(start: &[u8], extension: &'static str) -> Option<RepoPath> {
+        let mut parser = IndexParser::new(extension);
+        // The start ends inside an entry, so the parser always stops with a reason.
+        let _reason = parser.parse_entries(&mut JsonReader::new(valid_start(start)));
+        parser.shards.into_iter().next()
     }
 
     /// Creates an index from the headers of unindexed shards. There must be at most [`Self::MAX_SHARDS`].
@@ -196,40 +216,16 @@ impl IndexError {
     }
 }
 
-/// An incremental parser for an index that arrives in chunks of any size.
-///
-/// Each entry is parsed as soon as it is complete, so shards become known before the rest of the index has arrived.
-/// Apart from the result, only the incomplete entry is buffered. The chunk sizes affect neither the result nor the
-/// error.
-///
-/// ```
-/// use hf_meta_format::formats::safetensors::IndexReader;
-///
-/// let mut reader = IndexReader::default();
-/// reader.feed(br#"{"weight_map":{"v":"a.safetensors","w":"b.safe"#)?;
-/// assert_eq!(reader.shards().len(), 1);
-/// reader.feed(br#"tensors"}}"#)?;
-/// let index = reader.finish()?;
-/// assert_eq!(index.shards()[1].as_str(), "b.safetensors");
-/// # Ok::<(), hf_meta_format::formats::safetensors::IndexError>(())
-/// ```
-#[derive(Debug, Default)]
-pub struct IndexReader {
-    /// The bytes of an incomplete entry.
-    tail: Vec<u8>,
-    /// The tail is parsed again once it has this many bytes.
-    reparse_at: usize,
-    /// The offset of the first byte of the tail in the index.
-    offset: usize,
-    /// The error that stopped the parser. Later chunks are ignored.
-    error: Option<IndexError>,
+/// The parser of an index, with what it has found so far.
+#[derive(Debug)]
+struct IndexParser {
     state: ParserState,
     dtype: Option<String>,
     has_metadata: bool,
     metadata: Option<IndexMetadata>,
     has_weight_map: bool,
-    /// The extension of the shards, if it is not that of safetensors.
-    extension: Option<&'static str>,
+    /// The extension of the shards.
+    extension: &'static str,
     /// The distinct shards, in order of first appearance, and their indices.
     shards: Vec<RepoPath>,
     shards_by_name: BTreeMap<Box<str>, u16>,
@@ -241,10 +237,9 @@ pub struct IndexReader {
 }
 
 /// The next expected token.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 enum ParserState {
     /// The start of the index.
-    #[default]
     Start,
     /// An entry of the index, or its end.
     Index { is_first: bool },
@@ -254,127 +249,54 @@ enum ParserState {
     End,
 }
 
-/// An incomplete entry of up to this many bytes is parsed again with every chunk. A longer one is parsed again when
-/// its length has doubled, because otherwise many small chunks would take quadratic time.
-const MAX_REPARSED_TAIL: usize = 1 << 12;
-
 /// The maximum number of entries in `metadata`. huggingface.js has the same limit.
 const MAX_METADATA: usize = 1_000;
 
 /// The start of the line that git puts before conflicting lines.
 const CONFLICT: &[u8] = b"<<<<<<< ";
 
-impl IndexReader {
-    /// Creates a reader for an index whose shards have an extension, such as `.bin`. The default reader expects
-    /// `.safetensors`.
-    pub fn with_extension(extension: &'static str) -> Self {
-        Self { extension: Some(extension), ..Self::default() }
-    }
-
-    /// Parses the next chunk.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first violated rule, naming the tensor that violates it.
-    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), IndexError> {
-        if self.error.is_none() {
-            self.error = self.take_chunk(chunk).err();
+impl IndexParser {
+    fn new(extension: &'static str) -> Self {
+        Self {
+            state: ParserState::Start,
+            dtype: None,
+            has_metadata: false,
+            metadata: None,
+            has_weight_map: false,
+            extension,
+            shards: Vec::new(),
+            shards_by_name: BTreeMap::new(),
+            last_shard: 0,
+            names: NameList::default(),
+            shard_indices: Vec::new(),
         }
-        self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns the shards known so far, in index order.
-    pub fn shards(&self) -> &[RepoPath] {
-        &self.shards
-    }
-
-    /// Finishes parsing after the last chunk and returns the index.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first violated rule, naming the tensor that violates it.
-    pub fn finish(mut self) -> Result<SafetensorsIndexJson, IndexError> {
-        self.error.take().map_or(Ok(()), Err)?;
-        let tail = take(&mut self.tail);
-        let parsed = self.parse(&tail)?;
-        let rest = &tail[parsed..];
-        let is_complete = matches!(self.state, ParserState::End);
-        if !is_complete || !rest.trim_ascii_start().is_empty() {
-            return Err(self.invalid(rest.len(), "unexpected end"));
-        }
-        self.into_index()
-    }
-
-    /// Parses the tail followed by a chunk.
-    fn take_chunk(&mut self, chunk: &[u8]) -> Result<(), IndexError> {
-        let length = self.offset.saturating_add(self.tail.len()).saturating_add(chunk.len());
-        if length > MAX_TOTAL_BYTES {
-            return Err(IndexError::index_too_long());
-        }
-        let mut tail = take(&mut self.tail);
-        // An index that arrives as a whole is parsed in place, because a copy would take its memory twice.
-        let text = if tail.is_empty() {
-            chunk
-        } else {
-            tail.extend_from_slice(chunk);
-            &tail
-        };
-        if text.len() < self.reparse_at {
-            self.tail = tail;
-            return Ok(());
-        }
-        let parsed = self.parse(text)?;
-        self.tail = text[parsed..].to_vec();
-        let length = self.tail.len();
-        self.reparse_at = if length < MAX_REPARSED_TAIL { 0 } else { length.saturating_mul(2) };
-        Ok(())
-    }
-
-    /// Parses the complete entries of a text, and returns the number of bytes parsed.
-    fn parse(&mut self, bytes: &[u8]) -> Result<usize, IndexError> {
+    /// Parses an index.
+    fn parse(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
         let (text, is_utf8) = match from_utf8(bytes) {
             Ok(text) => (text, true),
-            // The rest of a character at the end of the text has not arrived.
-            Err(error) => (
-                from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
-                error.error_len().is_none(),
-            ),
+            // The rest of a character at the end is missing, like the rest of the index.
+            Err(error) => (valid_start(bytes), error.error_len().is_none()),
         };
         let mut reader = JsonReader::new(text);
         match self.parse_entries(&mut reader) {
             JsonError::Rule(error) => return Err(*error),
-            JsonError::Invalid(invalid) => self.check_conflict(text, &invalid)?,
+            JsonError::Invalid(invalid) => return Err(unexpected(text, &invalid)),
             JsonError::Incomplete => {}
         }
         if !is_utf8 {
-            return Err(self.invalid(text.len(), "invalid UTF-8"));
+            return Err(invalid(text.len(), "invalid UTF-8"));
         }
-        self.offset += reader.at;
-        Ok(reader.at)
-    }
-
-    /// Returns the error for an unexpected text: a merge conflict, or invalid JSON. Returns no error if more of the text
-    /// must arrive to tell them apart.
-    fn check_conflict(&self, text: &str, invalid: &InvalidJson) -> Result<(), IndexError> {
-        let found = text.as_bytes().get(invalid.at..).unwrap_or_default();
-        if found.starts_with(CONFLICT) {
-            let at = self.offset + invalid.at;
-            let message = format!("the index contains an unresolved merge conflict at byte {at}");
-            return Err(IndexError::new(IndexErrorKind::MergeConflict, message));
+        let is_complete = matches!(self.state, ParserState::End);
+        if !is_complete || !bytes[reader.at..].trim_ascii_start().is_empty() {
+            return Err(invalid(bytes.len(), "unexpected end"));
         }
-        if !found.is_empty() && CONFLICT.starts_with(found) {
-            return Ok(());
-        }
-        Err(self.invalid(invalid.at, &clip(&invalid.message)))
-    }
-
-    /// Returns the error for malformed JSON, at an offset from the tail.
-    fn invalid(&self, at: usize, reason: &str) -> IndexError {
-        IndexError::malformed_index(&format!("{reason} at byte {}", self.offset + at))
+        Ok(())
     }
 
     /// Parses all complete entries of a text, leaves the reader before the space after the last one, and returns the
-    /// reason why it stops. Only space may follow the end of an index, so that it is always incomplete.
+    /// reason why it stops. Only space may follow the end of an index, so a valid index is incomplete at its end.
     fn parse_entries(&mut self, text: &mut JsonReader<'_>) -> JsonError {
         loop {
             let start = text.at;
@@ -472,7 +394,7 @@ impl IndexReader {
             let reason = format!("a shard with an unsafe name: {error}");
             invalid(IndexErrorKind::UnsafeShardName, &reason)
         })?;
-        let extension = self.extension.unwrap_or(EXTENSION);
+        let extension = self.extension;
         if !shard.ends_with(extension) {
             let reason = format!("`{}`, which is not a `{extension}` file", clip(shard));
             return Err(invalid(IndexErrorKind::UnexpectedExtension, &reason));
@@ -509,6 +431,26 @@ impl IndexReader {
         let weight_map = WeightMap { shards, tensors, shard_indices: self.shard_indices };
         Ok(SafetensorsIndexJson { dtype: self.dtype, metadata: self.metadata, weight_map })
     }
+}
+
+/// Returns the part of a text before its first byte that is not UTF-8.
+fn valid_start(bytes: &[u8]) -> &str {
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
+/// Returns the error for malformed JSON at an offset.
+fn invalid(at: usize, reason: &str) -> IndexError {
+    IndexError::malformed_index(&format!("{reason} at byte {at}"))
+}
+
+/// Returns the error for an unexpected text: a merge conflict, or invalid JSON.
+fn unexpected(text: &str, found: &InvalidJson) -> IndexError {
+    let at = found.at;
+    if text.as_bytes().get(at..).is_some_and(|rest| rest.starts_with(CONFLICT)) {
+        let message = format!("the index contains an unresolved merge conflict at byte {at}");
+        return IndexError::new(IndexErrorKind::MergeConflict, message);
+    }
+    invalid(at, &clip(&found.message))
 }
 
 /// Parses the `{` at the start of an index, or recognizes another format.

@@ -8,12 +8,12 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-use super::{IndexMetadata, IndexReader, SafetensorsIndexJson};
+use super::{EXTENSION, IndexMetadata, IndexParser, SafetensorsIndexJson};
 use crate::formats::clip;
 use crate::formats::safetensors::{DetectedFormat, IndexError, IndexErrorKind};
 
 pub(super) fn from_json(json: &[u8]) -> Result<SafetensorsIndexJson, IndexError> {
-    let mut visitor = OracleVisitor::default();
+    let mut visitor = OracleVisitor { index: IndexParser::new(EXTENSION), refusal: None };
     let text = json.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     if let Err(error) = visitor.read(text) {
         // A broken rule ends the parsing early, so the error of `serde_json` is meaningless.
@@ -34,9 +34,8 @@ fn diagnose(text: &str, error: &serde_json::Error) -> IndexError {
     IndexError::malformed_index(&clip(&error.to_string()))
 }
 
-#[derive(Default)]
 struct OracleVisitor {
-    index: IndexReader,
+    index: IndexParser,
     /// The broken rule that ended the parsing.
     refusal: Option<IndexError>,
 }

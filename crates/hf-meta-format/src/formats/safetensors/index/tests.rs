@@ -183,14 +183,6 @@ fn invalid_json_is_an_error() {
     }
 }
 
-fn read<'a>(
-    chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<SafetensorsIndexJson, IndexError> {
-    let mut reader = IndexReader::default();
-    chunks.into_iter().try_for_each(|chunk| reader.feed(chunk))?;
-    reader.finish()
-}
-
 /// Removes the parser's message from a result, because the two parsers word them differently, and find them in a
 /// different order: a merge conflict is invalid JSON, too.
 fn without_message<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
@@ -202,11 +194,20 @@ fn without_message<T>(verdict: Result<T, IndexError>) -> Result<T, IndexError> {
     })
 }
 
-/// Checks that the result depends on neither the chunks nor the parser.
-fn check(json: &[u8], chunks: &[&[u8]]) {
+/// Checks that the result does not depend on the parser, and that the first shard is known before the rest arrives.
+fn check(json: &[u8]) {
     let whole = SafetensorsIndexJson::from_json(json);
     assert_eq!(without_message(whole.clone()), without_message(oracle::from_json(json)));
-    assert_eq!(read(chunks.iter().copied()), whole);
+    if let Ok(index) = whole {
+        let (_, first) = index.weight_map().next().unwrap();
+        let starts = (0..=json.len()).filter_map(|end| first_shard(&json[..end]));
+        let starts: Vec<_> = starts.collect();
+        assert!(!starts.is_empty() && starts.iter().all(|start| start == first));
+    }
+}
+
+fn first_shard(start: &[u8]) -> Option<RepoPath> {
+    SafetensorsIndexJson::first_shard(start, EXTENSION)
 }
 
 const INDEXES: &[&str] = &[
@@ -248,12 +249,10 @@ const INDEXES: &[&str] = &[
 ];
 
 #[test]
-fn chunking_does_not_change_the_result() {
+fn both_parsers_give_the_same_result() {
     for json in INDEXES {
-        let json = json.as_bytes();
-        check(json, &json.chunks(1).collect::<Vec<_>>());
-        for at in 0..=json.len() {
-            check(json, &[&json[..at], b"", &json[at..]]);
+        for end in 0..=json.len() {
+            check(&json.as_bytes()[..end]);
         }
     }
 }
@@ -273,20 +272,8 @@ fn merge_conflicts_are_found_in_every_part() {
     for json in cases {
         let at = json.find(conflict).unwrap();
         let message = format!("the index contains an unresolved merge conflict at byte {at}");
-        for length in [1, 7, 1_000] {
-            let error = read(json.as_bytes().chunks(length)).unwrap_err();
-            assert_eq!(error, IndexError::new(IndexErrorKind::MergeConflict, &*message), "{json}");
-        }
-    }
-}
-
-#[test]
-fn entries_after_a_long_one_are_counted_once() {
-    let long = "x".repeat(5_000);
-    for end in ["", ",", ",\"b\":1", ",\"b\":1,\n\"weight_map\"", ",\n<<<<<<< HEAD\n"] {
-        let json = format!("{{\"a\":\"{long}\"{end}");
-        let json = json.as_bytes();
-        check(json, &[&json[..4_500], &json[4_500..]]);
+        let error = parse(&json).unwrap_err();
+        assert_eq!(error, IndexError::new(IndexErrorKind::MergeConflict, &*message), "{json}");
     }
 }
 
@@ -354,69 +341,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     #[test]
-    fn any_chunking_of_any_index_gives_the_same_result(json in index(), cuts in vec(any::<Index>(), 0..6)) {
-        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(json.len() + 1)).collect();
-        cuts.sort_unstable();
-        let starts = [0].into_iter().chain(cuts.iter().copied());
-        let ends = cuts.iter().copied().chain([json.len()]);
-        let chunks: Vec<_> = starts.zip(ends).map(|(start, end)| &json[start..end]).collect();
-        check(&json, &chunks);
+    fn both_parsers_agree_about_any_index(json in index()) {
+        check(&json);
     }
 }
 
 #[test]
-fn long_entries_are_read_from_short_chunks() {
-    let long = "x\\n".repeat(30_000);
-    let json = format!(
-        r#"{{"metadata":{{"a":"{long}"}},"x":["{long}",1],"weight_map":{{"v":"a.safetensors","{long}":"a.safetensors"}},"y":{}}}"#,
-        "1".repeat(100_000)
-    );
-    for length in [7, 1_000, 5_000] {
-        check(json.as_bytes(), &json.as_bytes().chunks(length).collect::<Vec<_>>());
+fn the_first_shard_is_known_before_the_rest_of_the_index() {
+    let json = r#"{"metadata":{"x":1},"weight_map": {"v": "b.safetensors", "w": "a.safetensors"}}"#;
+    let end = json.find(", \"w\"").unwrap();
+    for at in 0..=json.len() {
+        let found = first_shard(&json.as_bytes()[..at]);
+        assert_eq!(
+            found.map(|shard| shard.to_string()),
+            (at >= end).then(|| "b.safetensors".to_owned())
+        );
     }
-}
-
-#[test]
-fn shards_are_available_as_soon_as_they_are_named() {
-    let mut reader = IndexReader::default();
-    let steps = [
-        (r#"{"weight_map": {"v": "b.safetensors"#, 0),
-        ("\"", 1),
-        (r#", "w": "a.safetensors""#, 2),
-        (r#", "x": "b.safetensors"}"#, 2),
-        ("}", 2),
-    ];
-    for (chunk, shards) in steps {
-        reader.feed(chunk.as_bytes()).unwrap();
-        assert_eq!(reader.shards().len(), shards, "{chunk}");
+    for other in
+        ["", "<html>", r#"{"weight_map":{"v":"../a.safetensors""#, r#"{"weight_map":{"v":"a.bin""#]
+    {
+        assert_eq!(first_shard(other.as_bytes()), None, "{other}");
     }
-    let named: Vec<_> = reader.shards().iter().map(RepoPath::to_string).collect();
-    assert_eq!(named, ["b.safetensors", "a.safetensors"]);
-    let index = reader.finish().unwrap();
-    let found: Vec<_> = index.shards().iter().map(RepoPath::as_str).collect();
-    assert_eq!(found, ["a.safetensors", "b.safetensors"]);
-    assert_eq!(index.shard("x").unwrap().as_str(), "b.safetensors");
-}
-
-#[test]
-fn complete_entries_take_no_memory_in_the_tail() {
-    let mut reader = IndexReader::default();
-    reader.feed(b"{\"weight_map\":{\"\":\"a.safetensors\"").unwrap();
-    for tensor in 0..20_000 {
-        reader.feed(format!(",\n\"{tensor}\":\"a.safet").as_bytes()).unwrap();
-        reader.feed(b"ensors\"").unwrap();
-    }
-    assert!(reader.tail.capacity() < 1_000, "{} bytes", reader.tail.capacity());
-}
-
-#[test]
-fn nothing_is_parsed_after_an_error() {
-    let message = "the index lists tensor `w` in `a.bin`, which is not a `.safetensors` file";
-    let refusal = IndexError::new(IndexErrorKind::UnexpectedExtension, message).with_tensor("w");
-    let mut reader = IndexReader::default();
-    assert_eq!(reader.feed(br#"{"weight_map":{"w":"a.bin","#), Err(refusal.clone()));
-    assert_eq!(reader.feed(br#""v":"a.safetensors"}}"#), Err(refusal.clone()));
-    assert_eq!(reader.finish(), Err(refusal));
+    let of_pytorch = br#"{"weight_map":{"v":"a.bin""#;
+    assert!(SafetensorsIndexJson::first_shard(of_pytorch, ".bin").is_some());
 }
 
 #[test]
@@ -442,11 +389,8 @@ fn errors_have_an_offset() {
         ("{\"weight_map\":{\"\\x\":", "invalid escape at byte 15"),
     ];
     for (json, message) in cases {
-        for length in [1, 9, 100] {
-            let verdict = read(json.as_bytes().chunks(length));
-            assert_eq!(verdict, Err(IndexError::malformed_index(message)), "{json}");
-        }
+        assert_eq!(parse(json), Err(IndexError::malformed_index(message)), "{json}");
     }
-    let verdict = read([b"<!DOC".as_slice()]);
+    let verdict = parse("<!DOC");
     assert_eq!(verdict.unwrap_err().kind, IndexErrorKind::WrongFormat(DetectedFormat::Html));
 }
