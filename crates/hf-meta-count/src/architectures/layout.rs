@@ -159,13 +159,13 @@ impl<'a> ModelLayout<'a> {
             }
             // A rule may be about the parameter of a module.
             let weight = format!("{name}.weight");
-            let renamed = renames.apply(&weight);
-            let renamed = renamed.strip_suffix(".weight").unwrap_or(&renamed);
-            for renamed in [Cow::Borrowed(renamed), renames.apply(&name)] {
-                if renamed != name {
+            let of_weight = renames.apply(&weight);
+            let of_weight = of_weight.strip_suffix(".weight").unwrap_or(&of_weight);
+            for found in [Cow::Borrowed(of_weight), renames.apply(&name)] {
+                if found != name {
                     let path = NUMBERS
                         .iter()
-                        .fold(renamed.into_owned(), |path, number| path.replace(number, "#"));
+                        .fold(found.into_owned(), |path, number| path.replace(number, "#"));
                     self.insert_path(RENAMED, &path, at);
                 }
             }

@@ -20,7 +20,7 @@ use hf_meta_format::formats::safetensors::{
     SafetensorsIndexJson,
 };
 use hf_meta_format::formats::weight_sets::shard_pattern;
-use hf_meta_format::formats::{Dtype, FileHeader, Format, ModelDescription, RepoPath};
+use hf_meta_format::formats::{Dtype, FileHeader, Format, ModelDescription, RepoPath, clip};
 
 /// A builder that counts a checkpoint from its headers, which may arrive in any order.
 ///

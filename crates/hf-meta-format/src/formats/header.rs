@@ -161,7 +161,6 @@ pub struct PickleSummary {
 
 /// The role of an entry of a training checkpoint that is not the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum TrainingEntry {
     /// A copy of the model, such as a moving average (EMA) of its weights.
     Copy,
