@@ -33,13 +33,13 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 @functools.cache
-def _defaults(call: Callable[..., Any]) -> inspect.Signature:
+def _signature(call: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(call)
 
 
 def check(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raises a TypeError that names the first argument of a call with a wrong type."""
-    signature = _defaults(call)
+    signature = _signature(call)
     bound = signature.bind(*args, **kwargs).arguments
     settings = bound.pop("settings", {})
     for name, value in {**bound, **settings}.items():
