@@ -1,5 +1,7 @@
 //! Prints the packed tables, for programs that are built without the feature `tables`.
 
-fn main() {
-    print!("{}", include_str!(concat!(env!("OUT_DIR"), "/tables.txt")));
+use std::io::{self, Write};
+
+fn main() -> io::Result<()> {
+    io::stdout().write_all(include_bytes!(concat!(env!("OUT_DIR"), "/tables.txt")))
 }
