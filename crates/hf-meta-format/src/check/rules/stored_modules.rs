@@ -24,7 +24,9 @@ pub(super) enum ModulePart {
 }
 
 /// Parts of names, with what the table has in their place.
-pub(super) const OTHER_NAMES: [(&str, &str); 7] = [
+pub(super) const OTHER_NAMES: [(&str, &str); 8] = [
+    // transformers 5.23 saves Kimi-K2.5 with this name.
+    ("language_model.model.blocks.", "language_model.model.layers."),
     // transformers 4 stores vision towers with this segment, which version 5 removes.
     ("vision_model.", ""),
     // Training programs store the names that transformers has in memory: of LLaVA and its like, of Qwen2.5-VL, of DINOv2.
