@@ -115,7 +115,9 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
             has_packed_experts |= is_expert;
             let module = Module { name, tensors };
             // EXL3 states the bits of the output embedding apart.
-            let is_head = has_head_bits && names.read(name).embedding() == Some(Embedding::Output);
+            let weight = format!("{name}.weight");
+            let is_head =
+                has_head_bits && names.read(&weight).embedding() == Some(Embedding::Output);
             let mut schemes = policy.schemes.of_module(name);
             let differences =
                 if is_head { Vec::new() } else { evaluate(&recipe, &module, known, &mut schemes) };

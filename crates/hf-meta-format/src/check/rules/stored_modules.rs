@@ -23,6 +23,9 @@ pub(super) enum ModulePart {
     Packed,
 }
 
+/// The end of the name of a bias.
+const BIAS: &str = ".bias";
+
 /// Parts of names, with what the table has in their place.
 pub(super) const OTHER_NAMES: [(&str, &str); 8] = [
     // transformers 5.23 saves Kimi-K2.5 with this name.
@@ -113,9 +116,9 @@ impl<'h> StoredModules<'h> {
             let facts = names.read(name);
             stored.has_drafts |= facts.is_draft();
             let is_output = facts.embedding() == Some(Embedding::Output);
-            // Not its bias, and not the parts of a `head` that pools.
-            stored.has_output |= is_output && tensor.shape.len() == 2;
-            if name.ends_with(".bias") && !name.bytes().any(|byte| byte.is_ascii_digit()) {
+            // Not its bias, and not the other layers of a head.
+            stored.has_output |= is_output && tensor.shape.len() == 2 && !name.contains(".dense.");
+            if name.ends_with(BIAS) && !name.bytes().any(|byte| byte.is_ascii_digit()) {
                 stored.biases_outside.insert(name);
             }
             stored.add(layout, name, tensor);
