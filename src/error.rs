@@ -230,6 +230,17 @@ pub enum Error {
         /// The operating system error, an [`io::Error`].
         source: SharedError,
     },
+    /// A [store](crate::FileStore) of the caller failed to read a file or to list its files.
+    #[error("failed to read `{file}`")]
+    #[non_exhaustive]
+    StoreFailed {
+        /// The kind of the error: a timeout, a denied access, or a failure of the network.
+        kind: ErrorKind,
+        /// The file or the store.
+        file: String,
+        /// The error of the store, an [`io::Error`].
+        source: SharedError,
+    },
     /// The call exceeded its timeout: [`Model::timeout`](crate::Model::timeout) or
     /// [`ClientBuilder::call_timeout`](crate::ClientBuilder::call_timeout).
     #[error("the call timed out after {} s", limit.as_secs_f64())]
@@ -301,6 +312,17 @@ impl Error {
         }
     }
 
+    /// Converts the error of a store that the caller implements.
+    pub(crate) fn from_store(file: String, source: io::Error) -> Self {
+        let kind = match source.kind() {
+            io::ErrorKind::NotFound => return Self::FileNotFound { file, source: shared(source) },
+            io::ErrorKind::TimedOut => ErrorKind::Timeout,
+            io::ErrorKind::PermissionDenied => ErrorKind::Forbidden,
+            _ => ErrorKind::Network,
+        };
+        Self::StoreFailed { kind, file, source: shared(source) }
+    }
+
     /// Converts the error of one shard into the error of the call. A shard that is missing from a cache may exist in the
     /// repository.
     pub(crate) fn of_shard(self) -> Self {
@@ -327,7 +349,7 @@ impl Error {
             Self::InvalidSource(_) => ErrorKind::InvalidSource,
             Self::InvalidSetting { .. } => ErrorKind::InvalidSettings,
             Self::InvalidOption { .. } => ErrorKind::InvalidOption,
-            Self::Refused { kind, .. } => *kind,
+            Self::Refused { kind, .. } | Self::StoreFailed { kind, .. } => *kind,
             Self::FileNotFound { .. } => ErrorKind::FileNotFound,
             // Other programs, and other kinds of pickles, use the extensions of checkpoints.
             Self::NoWeights { .. }

@@ -130,8 +130,8 @@ mod inspect;
 pub use hf_meta_format::{
     CommitSha, CountReport, CountSummary, Diff, Dtype, FetchStats, IdError, ParameterCount, Plan,
     RepoId, RepoKind, RepoPath, Revision, SafetensorsFile, SafetensorsFileHeader,
-    SafetensorsIndexJson, SafetensorsParseFromRepo, SafetensorsShards, TensorInfo, Tree,
-    UnsupportedWeights, VerifyReport, WeightFiles, WeightSet, Weights, check, count, formats,
+    SafetensorsIndexJson, SafetensorsParseFromRepo, SafetensorsShards, SourceError, TensorInfo,
+    Tree, UnsupportedWeights, VerifyReport, WeightFiles, WeightSet, Weights, check, count, formats,
     memory, results, steps,
 };
 
@@ -144,7 +144,7 @@ pub use self::{
     error::{Error, HubCacheMiss, QuantizationNotFound},
     error_kind::ErrorKind,
     http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy},
-    hub::{Endpoint, EndpointError, HubReportedCount, Source, SourceError},
+    hub::{Endpoint, EndpointError, HubReportedCount, Source},
 };
 
 #[cfg(feature = "internal")]

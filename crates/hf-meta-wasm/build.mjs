@@ -47,9 +47,10 @@ const bundled = { bundle: true, target: "es2022", minify: true, lineLimit: 1000,
 const license = ["MIT", "APACHE"].map((name) => `LICENSE-${name}`);
 for (const format of ["esm", "cjs"]) {
   mkdirSync(`pkg/${format}`, { recursive: true });
-  // The second module and the tables are a separate file of the package, which many models do not need.
+  // The core is a separate file of the package, which the first call loads. The second module and the tables are another
+  // one, which many models do not need.
   await build({ ...bundled, format, entryPoints: ["js/index.ts"], outdir: `pkg/${format}`, splitting: format === "esm", chunkNames: "[name]" });
-  for (const name of ["index", "errors", "http"]) copyFileSync(`build/types/js/${name}.d.ts`, `pkg/${format}/${name}.d.ts`);
+  for (const name of ["index", "errors", "hub", "huggingface", "source"]) copyFileSync(`build/types/js/${name}.d.ts`, `pkg/${format}/${name}.d.ts`);
   copyFileSync("js/schema.d.ts", `pkg/${format}/schema.d.ts`);
 }
 writeFileSync("pkg/cjs/package.json", '{ "type": "commonjs" }\n');

@@ -74,7 +74,9 @@ pub trait FileStore: Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Return an error of the kind [`NotFound`](io::ErrorKind::NotFound) if the file does not exist. The call then
-    /// looks for other weights. All other errors end the call.
+    /// looks for other weights. All other errors end the call, and their kind decides the
+    /// [kind](crate::ErrorKind) of the error of the call: `TimedOut` is a timeout, `PermissionDenied` is forbidden, and
+    /// the errors of connections are errors of the network.
     fn read_range<'a>(
         &'a self,
         path: &'a RepoPath,
@@ -93,6 +95,34 @@ pub trait FileStore: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, io::Result<Option<Vec<ListedFile>>>> {
         ready(Ok(None)).boxed()
     }
+
+    /// Returns the name of the store in results and messages, such as `s3://bucket/models`. By default, it is the name that
+    /// was given to [`Client::model`](crate::Client::model).
+    fn name(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A store that several models share.
+impl<S: FileStore + ?Sized> FileStore for Arc<S> {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, io::Result<RangeBytes>> {
+        (**self).read_range(path, range)
+    }
+
+    fn list<'a>(
+        &'a self,
+        folder: Option<&'a RepoPath>,
+    ) -> BoxFuture<'a, io::Result<Option<Vec<ListedFile>>>> {
+        (**self).list(folder)
+    }
+
+    fn name(&self) -> Option<String> {
+        (**self).name()
+    }
 }
 
 /// The files of a [`FileStore`], as one call reads them.
@@ -107,6 +137,11 @@ pub(crate) struct StoreFolder {
 }
 
 impl StoreFolder {
+    /// Returns the error of a read. A store of the caller is usually a server, so its errors are not about this machine.
+    fn failure(&self, file: String, source: io::Error) -> Error {
+        if self.is_remote { Error::from_store(file, source) } else { Error::from_io(file, source) }
+    }
+
     fn count_request(&self) {
         if self.is_remote {
             self.meter.count_request(false);
@@ -120,7 +155,7 @@ impl FileSource for StoreFolder {
             self.count_request();
             let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             let read = self.store.read_range(path, range).await;
-            let mut read = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
+            let mut read = read.map_err(|error| self.failure(self.file_name(path), error))?;
             read.bytes.truncate(length);
             self.meter.count_bytes(read.bytes.len());
             Ok(Fetched::new(read, None))
@@ -132,7 +167,7 @@ impl FileSource for StoreFolder {
         async move {
             self.count_request();
             let listed = self.store.list(folder).await;
-            let listed = listed.map_err(|error| Error::from_io(self.name.clone(), error))?;
+            let listed = listed.map_err(|error| self.failure(self.name.clone(), error))?;
             Ok(listed.map(|files| FileListing { files, commit: None, is_complete: true }))
         }
         .boxed()
@@ -204,16 +239,42 @@ pub(super) async fn list(
     }
 }
 
-/// Lists files. Ignores hidden files, links to folders (which could form a loop), and names that are not valid in a
-/// repository path.
+/// The file that marks a virtual environment of Python, whose packages contain files with the extensions of weights.
+const ENVIRONMENT: &str = "pyvenv.cfg";
+
+/// The maximum size of a path file of Python in bytes.
+const MAX_PATH_FILE: u64 = 1 << 16;
+
+/// Returns whether a file with the extension `.pth` is a path file of Python: lines of text with paths and imports.
+/// Source: `addpackage` in `Lib/site.py`. A pointer of Git LFS, HTML or JSON is a wrong weight file.
+async fn is_path_file(path: &Path, size: u64) -> bool {
+    let has_extension = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("pth"));
+    if !has_extension || size > MAX_PATH_FILE {
+        return false;
+    }
+    let Ok(bytes) = tokio::fs::read(path).await else { return false };
+    let Ok(text) = String::from_utf8(bytes) else { return false };
+    let is_other = text.starts_with("version https://git-lfs")
+        || text.trim_start().starts_with(['<', '{', '['])
+        || text.contains(|c: char| c.is_control() && !c.is_whitespace());
+    !text.is_empty() && !is_other
+}
+
+/// Lists files. Ignores hidden files, links to folders (which could form a loop), virtual environments and path files of
+/// Python, and names that are not valid in a repository path.
 async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<ListedFile>> {
     let mut files = Vec::new();
     let mut folders = vec![below.map_or_else(String::new, ToString::to_string)];
-    let (mut seen, mut invalid_names) = (0, 0_usize);
+    let (mut seen, mut invalid_names, mut is_inner) = (0, 0_usize, false);
     while let Some(below) = folders.pop() {
         let path = folder.join(&below);
         // The parent of a bare file name is the empty path.
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+        if is_inner && tokio::fs::try_exists(path.join(ENVIRONMENT)).await.unwrap_or(false) {
+            tracing::debug!(folder = %path.display(), "skipped a virtual environment of Python");
+            continue;
+        }
+        is_inner = true;
         let mut entries = tokio::fs::read_dir(path).await?;
         while let Some(entry) = entries.next_entry().await? {
             seen += 1;
@@ -234,6 +295,7 @@ async fn list_files(folder: &Path, below: Option<&RepoPath>) -> io::Result<Vec<L
             } else if let Ok(target) = tokio::fs::metadata(entry.path()).await
                 && target.is_file()
                 && let Ok(path) = path.parse()
+                && !is_path_file(&entry.path(), target.len()).await
             {
                 files.push(ListedFile { path, size: target.len() });
             }

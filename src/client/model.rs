@@ -97,6 +97,13 @@ impl Model {
         self
     }
 
+    /// Sets the name of the source in results and messages, such as the text from which it was parsed. By default, it is
+    /// the `Display` output of [`Source`].
+    pub fn named(mut self, name: &str) -> Self {
+        self.options.name = Some(name.to_owned());
+        self
+    }
+
     /// Sets the format to read: `safetensors`, `gguf`, `pytorch`, or the name of a format registered with
     /// [`ClientBuilder::format`](crate::ClientBuilder::format). By default, safetensors is read if the repository has
     /// any, or else the first other format that it has; `None` selects this default.

@@ -132,6 +132,18 @@ impl Model {
         })
     }
 
+    /// Returns the source as shown in results: the name of its store with the path, or the source itself.
+    fn shown(&self, source: &Source) -> String {
+        let name = self.store.as_ref().and_then(|store| store.name());
+        match (name, source) {
+            (Some(name), Source::Repo { path: Some(path), .. }) => {
+                format!("{}/{path}", name.trim_end_matches('/'))
+            }
+            (Some(name), _) => name,
+            (None, source) => source.to_string(),
+        }
+    }
+
     async fn start(&self, client: &ClientContext, meter: CallMeter) -> Result<Call, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
@@ -139,7 +151,8 @@ impl Model {
             Source::Repo { repo, revision, path } => {
                 let revision = revision.clone().unwrap_or_default();
                 let origin = if let Some(store) = &self.store {
-                    let (store, name) = (Arc::clone(store), repo.to_string());
+                    let name = store.name().unwrap_or_else(|| repo.to_string());
+                    let store = Arc::clone(store);
                     let meter = meter.clone();
                     Origin::Folder(Arc::new(StoreFolder { store, name, is_remote: true, meter }))
                 } else {
@@ -162,7 +175,7 @@ impl Model {
             }
         };
         let context = CallContext {
-            source: source.to_string(),
+            source: self.options.name.clone().unwrap_or_else(|| self.shown(&source)),
             target,
             formats,
             options: self.options.clone(),

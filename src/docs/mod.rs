@@ -64,6 +64,7 @@ pub mod ci {}
 /// [`ci`]: crate::docs::ci
 /// [census]: crate::docs::census
 /// [counting rules]: crate::docs::counting
+/// [memory]: crate::docs::memory#several-models
 #[doc = include_str!("command.md")]
 pub mod command {}
 

@@ -23,9 +23,11 @@ mod source;
 pub use self::{
     api::HubReportedCount,
     endpoint::{Endpoint, EndpointError},
-    source::{Source, SourceError},
+    source::Source,
 };
-pub(crate) use hf_meta_format::{CommitSha, IdError, RepoId, Revision};
+pub(crate) use hf_meta_format::{
+    CommitSha, PUBLIC_HUB_HOSTS, RepoId, RepoSource, Revision, SourceError, is_local_path,
+};
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -65,6 +65,8 @@ pub(crate) struct CallContext {
 /// The options that decide what a call reads and how long it takes. Calls are shared only if they are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ReadOptions {
+    /// The name of the source in results, if it is not the formatted source.
+    pub(crate) name: Option<String>,
     /// The name of the selected format.
     pub(crate) format: Option<String>,
     pub(crate) plan: Plan,

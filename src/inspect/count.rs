@@ -7,6 +7,7 @@ use super::call::{Call, CallState, OnFailure};
 use super::locate::FoundWeights;
 use super::shards::SetReads;
 use crate::cache::HeaderBytes;
+use crate::check::last_checkpoint;
 use crate::error::Error;
 use crate::error_kind::ErrorKind;
 use crate::formats::RepoPath;
@@ -179,6 +180,9 @@ impl Call {
             let reads = Box::pin(self.read_set(located.weights)).await?;
             let mut inspected = self.finish(reads).await?;
             self.add_memory(&mut inspected, located.layout.as_ref()).await?;
+            let layout = located.layout.as_ref().filter(|_| self.context.target.is_folder());
+            let checkpoint = layout.and_then(|layout| last_checkpoint(layout, &inspected.path));
+            inspected.report.findings.extend(checkpoint);
             inspected.report.add_other_sets(located.layout.map(|layout| layout.sets));
             let partial = (!located.is_complete).then_some(Finding::PartialListing);
             inspected.report.findings.extend(partial);

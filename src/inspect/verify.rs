@@ -46,6 +46,12 @@ impl Call {
             }
             let sets = verification.missing_sets(&report, context.options.all_sets);
             self.verify_sets(&sets, layout, &mut report).await?;
+            for path in verification.lone_indexes() {
+                // The index is not loaded, so its errors are not reported.
+                if let Ok(read) = self.files.read_whole(&path, self.context.limits.index).await {
+                    verification.add_index(&path, &read.value);
+                }
+            }
             verification.finish(&mut report);
         }
         for finding in self.source_findings() {
@@ -166,7 +172,7 @@ impl Call {
         let unindexed = layout.filter(|_| reads.assembly.index().is_some());
         let unindexed =
             unindexed.map_or_else(Vec::new, |layout| layout.unindexed_shards(&reads.shards));
-        let builds_base = layout.is_some_and(|layout| layout.builds_base(&path));
+        let builds_base = layout.is_some_and(|layout| layout.builds_base(&reads.path));
         let is_whole = self.context.target.single_shard().is_none();
         let check = move || {
             let SetReads { path, assembly, shards, failures } = reads;

@@ -8,7 +8,17 @@ use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, sharded};
 
 /// Runs the script of the action with these inputs. Returns its output, and the file of the findings.
-fn act(hub: &LocalHub, sources: &str, [strict, all]: [&str; 2]) -> (CommandOutput, String) {
+fn act(hub: &LocalHub, sources: &str, options: [&str; 2]) -> (CommandOutput, String) {
+    let (ran, sarif, _) = act_with_summary(hub, sources, options);
+    (ran, sarif)
+}
+
+/// Runs the script of the action. Also returns the summary on the page of the run.
+fn act_with_summary(
+    hub: &LocalHub,
+    sources: &str,
+    [strict, all]: [&str; 2],
+) -> (CommandOutput, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_hf-meta")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
@@ -16,6 +26,7 @@ fn act(hub: &LocalHub, sources: &str, [strict, all]: [&str; 2]) -> (CommandOutpu
     let mut command = Command::new("bash");
     command.arg(script).current_dir(folder.path()).env_clear().env("PATH", path);
     command.env("HF_ENDPOINT", hub.endpoint()).env("GITHUB_OUTPUT", folder.path().join("output"));
+    command.env("GITHUB_STEP_SUMMARY", folder.path().join("summary.md"));
     command
         .env("SOURCES", sources)
         .env("STRICT", strict)
@@ -24,7 +35,8 @@ fn act(hub: &LocalHub, sources: &str, [strict, all]: [&str; 2]) -> (CommandOutpu
     let ran = CommandOutput::new(command.env("INSTALL", "false").env("HF_TOKEN", ""));
     let output = std::fs::read_to_string(folder.path().join("output"));
     assert_eq!(output.unwrap(), "sarif-file=found.sarif\n");
-    (ran, std::fs::read_to_string(folder.path().join("found.sarif")).unwrap())
+    let read = |name| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    (ran, read("found.sarif"), read("summary.md"))
 }
 
 /// Nobody owns the name of the package in a registry, so the action builds its own checkout.
@@ -79,4 +91,29 @@ fn findings_are_annotations_and_decide_the_status() {
         assert_eq!(ran.code, code, "{}", ran.stderr);
         assert_eq!(sarif.contains("/blob/main/checkpoint-5/model.safetensors"), code == 1);
     }
+}
+
+/// The page of a run shows a table, in which texts of files are no markup.
+#[test]
+fn the_summary_lists_the_findings() {
+    if Command::new("jq").arg("--version").output().is_err() {
+        support::program_is_missing("jq", "the GitHub Action");
+        return;
+    }
+    let header = r#" {"x":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#;
+    let odd = Repo::new("org/odd").file("a|<b>.safetensors", support::file_with_header(header, 4));
+    let hub = LocalHub::start([sharded("org/good"), odd]).unwrap();
+    let (.., good) = act_with_summary(&hub, "org/good", ["false"; 2]);
+    assert_eq!(good, "### hf-meta verify: passed\n\nNo findings in 1 source(s).\n");
+    let (.., odd) = act_with_summary(&hub, "org/good org/odd", ["true", "false"]);
+    let lines: Vec<_> = odd.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (5, "### hf-meta verify: failed"), "{odd}");
+    assert!(lines[4].starts_with("| warning | leadingSpace | http://127.0.0.1:"), "{odd}");
+    assert!(lines[4].contains(r"of \`a\|\<b\>.safetensors\` begins"), "{odd}");
+    let (.., missing) = act_with_summary(&hub, "org/none", ["false"; 2]);
+    assert!(
+        missing.starts_with("### hf-meta verify: not everything could be checked\n"),
+        "{missing}"
+    );
+    assert!(missing.contains("| error | repoNotFound |"), "{missing}");
 }

@@ -52,24 +52,53 @@ fn a_folder_is_checked_before_the_upload() {
         assert_eq!(ran.code, code, "{}{}", ran.stdout, ran.stderr);
         let file = "error: `vae/diffusion_pytorch_model.safetensors` is not a valid";
         assert_eq!(ran.stdout.contains(file), !is_sound, "{}", ran.stdout);
-        // The hook runs in the work tree.
-        let field = |name: &str| {
-            let line = HOOKS.lines().find_map(|line| line.strip_prefix(&format!("  {name}: ")));
-            line.unwrap().trim_matches(['[', ']', '"']).to_owned()
-        };
-        let hook = format!("{} {}", field("entry"), field("args"));
-        let ran = run(&hub, &folder.path().join("my model"), &hook, &[]);
-        assert_eq!((ran.code, &*field("pass_filenames")), (code, "false"), "{}", ran.stdout);
+        // The hook gets the names of the files in the commit.
+        let hook = format!("{} 'my model/vae/diffusion_pytorch_model.safetensors'", field("entry"));
+        let ran = run(&hub, folder.path(), &hook, &[]);
+        assert_eq!(ran.code, code, "{}{}", ran.stdout, ran.stderr);
     }
     assert!(hub.log().is_empty());
 }
 
+/// Returns a field of the hook.
+fn field(name: &str) -> &'static str {
+    let line = HOOKS.lines().find_map(|line| line.strip_prefix(&format!("  {name}: ")));
+    line.unwrap()
+}
+
 #[test]
-fn the_hook_runs_for_every_format() {
-    let (_, files) = HOOKS.split_once("files: (").unwrap();
-    let endings: Vec<_> = files.split(')').next().unwrap().split('|').collect();
-    for ending in ["safetensors", "gguf", "bin", "pt", "pth", "ckpt"] {
-        assert!(endings.contains(&&*format!(r"\.{ending}")), "{ending}: {endings:?}");
+fn the_hook_runs_for_weights_and_their_configurations_only() {
+    let is_match = |name: &str| {
+        let mut grep = Command::new("bash");
+        grep.args(["-c", r#"grep -qE -- "$1" <<<"$2""#, "-", field("files"), name]);
+        grep.status().unwrap().success()
+    };
+    for name in [
+        "model.safetensors",
+        "a/b.gguf",
+        "pytorch_model.bin",
+        "x.pt",
+        "x.pth",
+        "x.ckpt",
+        "config.json",
+        "a/config.json",
+        "adapter_config.json",
+        "model_index.json",
+        "x/modules.json",
+        "model.safetensors.index.json",
+        "model.safetensors.index.fp16.json",
+    ] {
+        assert!(is_match(name), "{name}");
+    }
+    for name in [
+        "tsconfig.json",
+        "src/app.config.json.ts",
+        "my-modules.json",
+        "index.json",
+        "x.safetensors.txt",
+        "xpt",
+    ] {
+        assert!(!is_match(name), "{name}");
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 use hf_meta::formats::weight_sets::ListedFile;
-use hf_meta::{Client, CountSummary, Error, FileStore, RangeBytes, RepoPath, block_on};
+use hf_meta::{Client, CountSummary, Error, ErrorKind, FileStore, RangeBytes, RepoPath, block_on};
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::support;
@@ -87,9 +88,57 @@ async fn a_custom_store_is_read_like_a_folder() {
     let closed = Bucket { lists: false, ..bucket() };
     let error =
         client.model("bucket").store(closed.clone()).path("other").count().await.unwrap_err();
-    assert!(matches!(error, Error::Io { .. }), "{error:?}");
+    assert!(matches!(error, Error::StoreFailed { .. }), "{error:?}");
+    assert_eq!(
+        (error.kind(), &*error.to_string()),
+        (ErrorKind::Forbidden, "failed to read `bucket`")
+    );
     let direct = client.model("bucket").store(closed).path("other/my-weights.safetensors");
     assert_eq!(direct.count().await.unwrap().parameter_count.total(), 5);
+}
+
+/// A bucket with a name, whose reads fail.
+#[derive(Debug)]
+struct Failing(io::ErrorKind);
+
+impl FileStore for Failing {
+    fn read_range<'a>(
+        &'a self,
+        _path: &'a RepoPath,
+        _range: Range<u64>,
+    ) -> BoxFuture<'a, io::Result<RangeBytes>> {
+        ready(Err(self.0.into())).boxed()
+    }
+
+    fn name(&self) -> Option<String> {
+        Some("s3://bucket/models".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn the_errors_of_a_store_have_its_name_and_their_kind() {
+    let client = Client::new().unwrap();
+    for (cause, kind) in [
+        (io::ErrorKind::TimedOut, ErrorKind::Timeout),
+        (io::ErrorKind::ConnectionReset, ErrorKind::Network),
+        (io::ErrorKind::PermissionDenied, ErrorKind::Forbidden),
+        (io::ErrorKind::NotFound, ErrorKind::FileNotFound),
+    ] {
+        let model = client.model("m").store(Failing(cause)).path("x.safetensors");
+        let error = model.count().await.unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(error.to_string().contains("`s3://bucket/models/x.safetensors`"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn models_share_a_store() {
+    let store: Arc<dyn FileStore> = Arc::new(bucket());
+    let client = Client::new().unwrap();
+    for (path, total) in [("sharded", 7), ("other", 5)] {
+        let model = client.model("bucket").store(Arc::clone(&store)).path(path);
+        assert_eq!(model.count().await.unwrap().parameter_total(), total);
+    }
 }
 
 #[tokio::test]

@@ -256,13 +256,53 @@ fn the_command_prints_sarif() {
     let last = results.last().unwrap();
     assert_eq!((&last["ruleId"], &last["level"]), (&"repoNotFound".into(), &"error".into()));
     assert_eq!(uri(last), format!("{}/org/none/tree/main", hub.endpoint()));
-    let notes = log["runs"][0]["invocations"][0]["toolExecutionNotifications"].as_array().unwrap();
-    let checks = notes.iter().map(|note| &note["properties"]["configCheck"]);
-    assert_eq!(checks.collect::<Vec<_>>(), [&json["sets"][0]["configCheck"]], "{}", ran.stdout);
+    // Code hosts show only results with a region.
+    let region =
+        |result: &Value| result["locations"][0]["physicalLocation"]["region"]["startLine"].as_u64();
+    assert!(results.iter().all(|result| region(result) == Some(1)), "{}", ran.stdout);
+    let invocation = |log: &Value| log["runs"][0]["invocations"][0].clone();
+    assert_eq!(invocation(&log)["executionSuccessful"], false);
+    let notes = invocation(&log)["toolExecutionNotifications"].as_array().unwrap().clone();
+    let [note, failure] = &notes[..] else { panic!("{}", ran.stdout) };
+    assert_eq!(note["properties"]["configCheck"], json["sets"][0]["configCheck"]);
+    assert_eq!(
+        (&failure["level"], &failure["descriptor"]["id"]),
+        (&"error".into(), &"repoNotFound".into())
+    );
+    assert_eq!(failure["message"], last["message"]);
+    let read = run(&hub, &["verify", "org/planted", "--sarif"]).stdout;
+    let read: Value = serde_json::from_str(&read).unwrap();
+    assert_eq!(invocation(&read)["executionSuccessful"], true, "findings are no failures");
     let text = notes[0]["message"]["text"].as_str().unwrap();
     assert!(text.starts_with("config.json was not compared: "), "{text}");
     let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
     assert!(results.iter().all(|result| rules.iter().any(|rule| rule["id"] == result["ruleId"])));
+}
+
+/// CI systems show a test case per weight set. Text of files is no markup.
+#[test]
+fn the_command_prints_junit() {
+    let header = r#" {"x":{"dtype":"Q8","shape":[4],"data_offsets":[0,4]}}"#;
+    let odd = Repo::new("org/odd").file("a<&>\".safetensors", support::file_with_header(header, 4));
+    let good = Repo::new("org/good").file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([odd, good]).unwrap();
+    let ran = run(&hub, &["verify", "--junit", "org/good", "org/odd", "org/none"]);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    assert_eq!(lines[1], r#"<testsuites name="hf-meta verify" tests="3" failures="1" errors="1">"#);
+    for line in [
+        r#"<testsuite name="org/good" tests="1" failures="0" errors="0">"#,
+        r#"<testcase classname="org/odd" name="a&lt;&amp;&gt;&quot;.safetensors">"#,
+        r#"<failure type="unknownDtype" message="dtype `Q8` is unknown, so the sizes of its tensors (1) were not checked"/>"#,
+        r#"<system-out>the header of `a&lt;&amp;&gt;&quot;.safetensors` begins with whitespace instead of `{`; some readers reject it"#,
+        r#"<testsuite name="org/none" tests="1" failures="0" errors="1">"#,
+    ] {
+        assert!(lines.contains(&line), "{line}\n{}", ran.stdout);
+    }
+    assert!(ran.stdout.contains(r#"<error type="repoNotFound" message="repository `org/none`"#));
+    let strict = run(&hub, &["verify", "--junit", "--strict", "org/odd"]).stdout;
+    assert!(strict.contains(r#"<failure type="leadingSpace""#), "{strict}");
+    assert!(strict.contains(r#" tests="1" failures="1" errors="0""#), "{strict}");
 }
 
 /// A model, a model with a warning, and a model with an error and a warning.
@@ -376,6 +416,46 @@ fn findings_point_at_files_that_exist() {
             assert!(found.contains(&location), "{found:?}");
         }
     }
+}
+
+/// A work tree has packages and path files of Python, which are no weights, although they end with `.pth` and `.bin`.
+#[test]
+fn python_environments_are_not_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    };
+    let header = r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+    write("model/model.safetensors", &[support::file_start(header), vec![0]].concat());
+    write("env/pyvenv.cfg", b"home = /usr/bin");
+    write("env/lib/site-packages/torch/data.bin", b"not weights");
+    write("lib/site-packages/distutils-precedence.pth", b"import os; var = 'X'\n");
+    write("lib/site-packages/easy.pth", b"./package\n/opt/other\n");
+    let check = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hf-meta"));
+        command.env_clear().current_dir(folder.path()).arg("verify").args(args);
+        crate::cli::CommandOutput::new(&mut command)
+    };
+    let ran = check(&["--all", "./"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stdout.contains("1 file and 1 tensor of model/model.safetensors"),
+        "{}",
+        ran.stdout
+    );
+    // A pointer, a page and damaged weights are no path files. A chosen environment is searched.
+    for (name, content) in [
+        ("a.pth", &b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"[..]),
+        ("b.pth", b"<!DOCTYPE html>"),
+        ("c.pth", b"\x80\x02\x00"),
+    ] {
+        write(&format!("broken/{name}"), content);
+        assert_eq!(check(&["--all", "./"]).code, 1, "{name}");
+        std::fs::remove_file(folder.path().join("broken").join(name)).unwrap();
+    }
+    assert_eq!(check(&["--all", "./env"]).code, 1);
 }
 
 /// Annotations of a code host need paths of the work tree.

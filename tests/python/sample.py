@@ -10,9 +10,9 @@ from hf_meta import CountReport, Diff, HfMetaError, Progress, VerifyReport
 
 def total(name: str) -> int:
     try:
-        report: CountReport = hf_meta.inspect(name, revision="main", memory=0)
+        report: CountReport = hf_meta.inspect(name, revision="main", memory=True, batch=2, cache_dtype="bf16")
     except HfMetaError as error:
-        code: str = error.code
+        code: str = error.help or error.code
         raise SystemExit(code) from error
     largest: tuple[str, int] = max(report.parameter_count.items(), key=lambda item: item[1])
     print(largest, report.fetch.requests, [finding.kind for finding in report.findings], hf_meta.__version__)

@@ -75,6 +75,39 @@ class Results(unittest.TestCase):
         self.assertEqual((memory.context, memory.cache_bytes), (1024, 1024 * 32 * 2 * 8 * 128 * 2))
         self.assertIsNone(memory.budget_bytes)
 
+    def test_memory_is_a_flag_or_a_context(self):
+        maximum = hf_meta.inspect(QUANTIZED, memory=True).memory
+        self.assertEqual((maximum.context, maximum.context_source), (131072, "config"))
+        self.assertEqual(hf_meta.inspect(QUANTIZED, memory=0).memory, maximum)
+        self.assertIsNone(hf_meta.inspect(QUANTIZED, memory=False).memory)
+        self.assertEqual(hf_meta.inspect(QUANTIZED, memory="32k").memory.context, 32768)
+        for wrong in (-1, "", "x", "1.5k"):
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, "`memory`: expected a number of tokens"):
+                hf_meta.inspect(QUANTIZED, memory=wrong)
+
+    def test_the_options_of_memory_are_those_of_the_command(self):
+        options = {"batch": 4, "cache_dtype": "fp8", "engine": "vllm", "tp": 2, "max_num_batched_tokens": 2048}
+        flags = ["--batch=4", "--cache-dtype=fp8", "--engine=vllm", "--tp=2", "--max-num-batched-tokens=2048"]
+        options["gpu_memory_utilization"], flags = 0.8, [*flags, "--gpu-memory-utilization=0.8"]
+        report = hf_meta.inspect(QUANTIZED, memory=4096, fit="80GiB", **options)
+        command = run(QUANTIZED, "--json", "--summary", "--memory", "--context=4096", "--fit=80GiB", *flags)
+        self.assertEqual(json.loads(report.to_json())["memory"], json.loads(command.stdout)["memory"])
+        self.assertEqual((report.memory.batch, report.memory.vllm["gpus"]), (4, 2))
+        self.assertEqual(report.memory.usable_bytes, report.memory.budget_bytes * 8 // 10)
+        for arguments, message in [
+            ({"batch": 4}, "`batch`: requires `memory` or `fit`"),
+            ({"engine": "vllm"}, "`engine`: requires `memory` or `fit`"),
+            ({"memory": True, "tp": 2}, '`tp` requires `engine="vllm"`'),
+            ({"memory": True, "batch": 0}, "`batch`: expected a number of sequences"),
+            ({"memory": True, "cache_dtype": "f7"}, "`cache_dtype`: expected one of f32, f16"),
+            ({"fit": "24"}, "`fit`: expected a size, such as 24GB or 24GiB"),
+            ({"fit": 0}, "`fit`: expected a size"),
+            ({"memory": True, "engine": "vllm", "gpu_memory_utilization": 2}, "`gpu_memory_utilization`: expected"),
+        ]:
+            with self.subTest(arguments), self.assertRaises(ValueError) as caught:
+                hf_meta.inspect(QUANTIZED, **arguments)
+            self.assertTrue(str(caught.exception).startswith(message), caught.exception)
+
     def test_the_answer_whether_a_model_fits(self):
         fits = hf_meta.inspect(QUANTIZED, fit="24 GB", memory=1024, engine="vllm").memory
         self.assertEqual((fits.fits, fits.budget_bytes, fits.context_source), (True, 24 * 10**9, "option"))
@@ -148,6 +181,32 @@ class Results(unittest.TestCase):
             finally:
                 os.chdir(before)
 
+    def test_text_names_folders_as_in_the_command(self):
+        header = b'{"w":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}'
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"HOME": folder}):
+            path = pathlib.Path(folder, "gpt2", "model.safetensors")
+            path.parent.mkdir()
+            path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(3))
+            before = pathlib.Path.cwd()
+            os.chdir(folder)
+            try:
+                for source in ["gpt2/", "./gpt2", "~/gpt2", pathlib.Path("gpt2")]:
+                    report = hf_meta.inspect(source)
+                    self.assertEqual((report.parameter_total, report.source), (3, str(source)))
+                    self.assertEqual(hf_meta.verify(source).source, str(source))
+                self.assertEqual(total("gpt2"), 137022720, "a bare name is a repository")
+                # No request is sent for a folder that does not exist.
+                for source in ["none/", "org/none/", "~/none"]:
+                    with self.subTest(source), self.assertRaises(FileNotFoundError):
+                        hf_meta.inspect(source, endpoint="http://127.0.0.1:9")
+                rows = hf_meta.read(["gpt2/", pathlib.Path("gpt2"), "gpt2", "none/"])
+                self.assertEqual(rows["parameter_total"].to_pylist(), [3, 3, 137022720, None])
+                self.assertEqual(rows["repo"].to_pylist()[0], "gpt2/")
+                self.assertEqual(rows["status"].to_pylist()[:3], ["ok"] * 3)
+                self.assertEqual(hf_meta.diff("gpt2/", "~/gpt2").unchanged, 1)
+            finally:
+                os.chdir(before)
+
     def check_fields(self, result, document):
         """Compares a result with its JSON. Returns the fields that were compared."""
         snake_case = lambda key: re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), key)  # noqa: E731
@@ -187,6 +246,29 @@ class Results(unittest.TestCase):
         table = hf_meta.inspect("gpt2")._repr_html_()
         self.assertIn("<td>F32</td><td>137,022,720</td><td>137,022,720</td><td>548,090,880</td>", table)
 
+    def test_a_notebook_shows_findings_and_differences(self):
+        with tempfile.TemporaryDirectory() as folder:
+            name = "a<b>"
+            pathlib.Path(folder, name).mkdir()
+            pathlib.Path(folder, name, "model.safetensors").write_bytes(b"<html>")
+            table = hf_meta.verify(pathlib.Path(folder, name))._repr_html_()
+        self.assertIn("<td>error</td><td>malformedHeader</td>", table)
+        self.assertIn("a&lt;b&gt;: not valid, 0 of 1 files", table)
+        self.assertNotIn("<b>", table)
+        table = hf_meta.diff("gpt2", "roberta-base")._repr_html_()
+        self.assertIn("<th>tensor</th><th>change</th><th>before</th><th>after</th>", table)
+        self.assertRegex(table, r"<td>[\w.]+</td><td>removed</td><td>F32 \[[\d, ]+\] model.safetensors</td><td></td>")
+        self.assertRegex(table, r'<td colspan="4">\d+ more</td>')
+        self.assertLess(len(table), 20_000)
+
+    def test_reports_are_true_or_false(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "model.safetensors").write_bytes(b"<html>")
+            self.assertFalse(hf_meta.verify(folder + "/"))
+        self.assertTrue(hf_meta.verify("gpt2"))
+        self.assertTrue(hf_meta.diff("gpt2", "roberta-base"))
+        self.assertFalse(hf_meta.diff("gpt2", "gpt2"))
+
     def test_the_metadata_is_that_of_huggingface_hub(self):
         api = huggingface_hub.HfApi(endpoint=hub, token=False)
         for repo, true_total in [("gpt2", 137022720), ("bigscience/bloom", BLOOM), (QUANTIZED, 8030261248)]:
@@ -219,6 +301,60 @@ class Errors(unittest.TestCase):
             self.assertEqual((str(copy), copy.code), (str(error), code))
             document = json.loads(run(source, "--json").stdout)
             self.assertEqual((document["error"]["code"], document["error"].get("status")), (code, status))
+
+    def test_errors_have_help(self):
+        with self.assertRaises(hf_meta.HfMetaError) as caught:
+            hf_meta.inspect("org/none", token="hf_x")
+        error = caught.exception
+        self.assertIn("the token from `token` has no access", error.help)
+        self.assertIsNone(error.other_sets)
+        copy = pickle.loads(pickle.dumps(error))
+        self.assertEqual((copy.help, copy.status), (error.help, error.status))
+        if sys.version_info >= (3, 11):
+            self.assertEqual(error.__notes__, [f"help: {error.help}"])
+            self.assertEqual(copy.__notes__, error.__notes__)
+        with self.assertRaises(hf_meta.HfMetaError) as caught:
+            hf_meta.inspect("example/Llama-3.2-1B-GGUF", path="Q9_9")
+        self.assertEqual(caught.exception.help, "set `path` to one of them: BF16, Q2_K, Q4_K_M, Q8_0")
+        with self.assertRaises(hf_meta.HfMetaError) as caught:
+            hf_meta.diff("gpt2", "org/none")
+        self.assertIn("check the spelling", caught.exception.help)
+        header = b'{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
+        file = len(header).to_bytes(8, "little") + header + bytes(1)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a", "b"):
+                pathlib.Path(folder, f"{name}.safetensors").write_bytes(file)
+            with self.assertRaises(hf_meta.HfMetaError) as caught:
+                hf_meta.inspect(pathlib.Path(folder))
+            sets = caught.exception.other_sets
+            self.assertEqual([found.path for found in sets], ["a.safetensors", "b.safetensors"])
+            self.assertIsInstance(sets[0], hf_meta.WeightSet)
+            self.assertTrue(caught.exception.help.startswith("set `path` to one of them"))
+            self.assertEqual(pickle.loads(pickle.dumps(caught.exception)).other_sets, sets)
+            pathlib.Path(folder, "x.safetensors").write_bytes(b"")
+
+    def test_errors_name_their_argument(self):
+        for arguments, message in [
+            ({"source": None}, "`source` must be the name of a repository, a URL, or a path, not NoneType"),
+            ({"source": 3}, "`source` must be"),
+            ({"source": "gpt2", "revision": 1}, "`revision` must be text, not int"),
+            ({"source": "gpt2", "memory": [1]}, "`memory` must be True, or a context length"),
+            ({"source": "gpt2", "fit": True}, "`fit` must be a number of bytes, or text"),
+            ({"source": "gpt2", "memory": True, "batch": True}, "`batch` must be a whole number, not True"),
+            ({"source": "gpt2", "timeout": "1"}, "`timeout` must be a number, not str"),
+            ({"source": "gpt2", "headers": 1}, "`headers` must be True or False, not int"),
+        ]:
+            with self.subTest(arguments), self.assertRaises(TypeError) as caught:
+                hf_meta.inspect(**arguments)
+            self.assertTrue(str(caught.exception).startswith(message), caught.exception)
+        for settings, message in [({"jobs": "1"}, "`jobs` must be"), ({"quota_share": None}, "`quota_share` must be")]:
+            with self.subTest(settings), self.assertRaises(TypeError) as caught:
+                hf_meta.read(["gpt2"], **settings)
+            self.assertTrue(str(caught.exception).startswith(message), caught.exception)
+        with self.assertRaisesRegex(TypeError, "`before` must be"):
+            hf_meta.diff(None, "gpt2")
+        with self.assertRaisesRegex(TypeError, "`revision` must be text"):
+            asyncio.run(hf_meta.aio.verify("gpt2", revision=b"main"))
 
     def test_errors_of_files_are_os_errors(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -29,6 +29,7 @@
 //! 6. `part.rs` collects the rows and headers of a part, `table.rs` encodes them as Parquet, and `storage.rs` writes
 //!    them.
 
+mod card;
 mod census;
 mod diff;
 mod error;
@@ -69,7 +70,7 @@ pub use self::table::{TableRow, rows, schema};
 pub use {arrow_array, arrow_schema};
 
 use self::error::Result;
-use self::manifest::{from_columns, name_column};
+use self::manifest::{check_columns, from_columns, name_column};
 use self::reads::{ProgressReporter, ReadSettings, Reads};
 use self::table::{table_failed, to_batch};
 use hf_meta::Client;
@@ -97,11 +98,18 @@ pub async fn read_batch(
 ) -> Result<RecordBatch> {
     const NAME: &str = "record batch";
     let names = name_column(NAME, &repos.schema(), &COLUMNS)?;
+    check_columns(NAME, &repos.schema(), &names)?;
     let repos = from_columns(repos, &names).map_err(table_failed(NAME))?;
     let progress = ProgressReporter::new(on_progress);
     progress.update(|progress| progress.total = repos.len());
     let (concurrency, stop) = (concurrency.max(1), CensusStop::default());
-    let settings = ReadSettings { concurrency, max_outage, stop, progress: progress.clone() };
+    let settings = ReadSettings {
+        concurrency,
+        max_outage,
+        stop,
+        progress: progress.clone(),
+        accepts_local: true,
+    };
     let mut reads = Reads::new(client, settings);
     let (mut repos, mut rows) = (repos.into_iter().enumerate(), BTreeMap::new());
     loop {

@@ -75,7 +75,11 @@ impl Manifest {
     /// Returns an error if the file cannot be read, has no such column, contains no repositories, contains a repository
     /// with two revisions, or has a column of a known name that cannot be read.
     pub fn open(path: &Path, column: Option<&str>) -> Result<Self> {
-        Self::new(path, Repos::open(path, column)?)
+        let repos = Repos::open(path, column)?;
+        if let Repos::Parquet(table) = &repos {
+            check_columns(&table.name, table.metadata.schema(), &table.column)?;
+        }
+        Self::new(path, repos)
     }
 
     /// Creates a manifest from repository names.
@@ -317,8 +321,7 @@ impl From<&ListedName> for ListedRepo {
 
 static PUBLIC_HUB: LazyLock<Endpoint> = LazyLock::new(Endpoint::default);
 
-/// Returns the column with the names of the repositories: the first candidate that contains text. Checks the types of all
-/// columns that are read.
+/// Returns the column with the names of the repositories: the first candidate that contains text.
 pub(super) fn name_column(table: &str, found: &Schema, candidates: &[&str]) -> Result<String> {
     let columns = candidates.iter().filter_map(|name| found.field_with_name(name).ok());
     let is_text = |field: &&Field| is_similar(field.data_type(), &DataType::Utf8);
@@ -330,7 +333,11 @@ pub(super) fn name_column(table: &str, found: &Schema, candidates: &[&str]) -> R
     if !is_text(&names) {
         return Err(unusable(table, &format!("has no text in column `{}`", names.name())));
     }
-    let names = names.name();
+    Ok(names.name().clone())
+}
+
+/// Checks the types of all columns that a manifest has. `names` is the column with the names of the repositories.
+pub(super) fn check_columns(table: &str, found: &Schema, names: &str) -> Result<()> {
     for field in schema::<ListedRepo>().fields() {
         let Some(at) = find_column(found, field, names) else { continue };
         let (column, expected) = (found.field(at), field.data_type());
@@ -340,7 +347,7 @@ pub(super) fn name_column(table: &str, found: &Schema, candidates: &[&str]) -> R
             return Err(unusable(table, &reason));
         }
     }
-    Ok(names.clone())
+    Ok(())
 }
 
 /// Returns the repositories of a table. `names` is the column with their names. Values of missing columns are unknown.
@@ -365,6 +372,10 @@ pub(super) fn from_columns(batch: &RecordBatch, names: &str) -> Result<Vec<Liste
 pub(super) fn find_column(schema: &Schema, field: &Field, names: &str) -> Option<usize> {
     let (at, _) = match &**field.name() {
         "repo" => schema.column_with_name(names),
+        // The tables of a census have the number of files in this column, and no paths.
+        "files" => {
+            schema.column_with_name("files").filter(|(_, found)| !found.data_type().is_integer())
+        }
         "commit" => repo_list::COMMITS.iter().find_map(|name| schema.column_with_name(name)),
         name => schema.column_with_name(name),
     }?;
@@ -546,6 +557,33 @@ mod tests {
         assert_eq!(repos, [ListedRepo { files, ..ListedRepo::new("org/model") }]);
     }
 
+    /// The table of a census is a list, too, although its column `files` is a number.
+    #[test]
+    fn the_tables_of_a_census_are_lists() {
+        let row =
+            crate::CensusRow { files: Some(3), ..crate::CensusRow::new(ListedRepo::new("a/b")) };
+        let table = open("list", &encode("list", &[row], &()).unwrap(), None).unwrap();
+        assert_eq!(names(&table), ["a/b"]);
+        assert_eq!(table.part(0).unwrap(), [ListedRepo::new("a/b")]);
+    }
+
+    /// Only the names are read, so other columns may have any type.
+    #[test]
+    fn names_are_read_from_tables_with_other_columns() {
+        let columns: [(&str, ArrayRef); 2] = [
+            ("repo", Arc::new(StringArray::from(vec!["a/b"]))),
+            ("gated", Arc::new(arrow_array::BooleanArray::from(vec![true]))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut table =
+            parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        table.write(&batch).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), table.into_inner().unwrap()).unwrap();
+        assert_eq!(read_names(file.path(), None).unwrap()[0].name, "a/b");
+        assert!(Manifest::open(file.path(), None).is_err());
+    }
+
     /// The types that `DuckDB`, pandas and Polars write.
     #[test]
     fn equivalent_types_are_converted_and_others_are_rejected() {
@@ -589,7 +627,7 @@ mod tests {
             RecordBatch::try_from_iter([("repo", Arc::clone(&names)), (name, column)]).unwrap()
         };
         let gated = of("gated", Arc::new(BooleanArray::from(vec![false])));
-        let error = name_column("x", &gated.schema(), &["repo"]).unwrap_err();
+        let error = check_columns("x", &gated.schema(), "repo").unwrap_err();
         assert!(error.to_string().contains("Boolean in column `gated`"), "{error}");
         let half = of("downloads", Arc::new(Float64Array::from(vec![0.5])));
         let error = from_columns(&half, "repo").unwrap_err();

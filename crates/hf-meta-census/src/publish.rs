@@ -8,6 +8,7 @@ use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::card;
 use super::census::Census;
 use super::error::{Result, failed_to};
 use super::row::CensusRow;
@@ -81,7 +82,8 @@ impl PublishedTable {
 
 impl Census {
     /// Writes a data set to a local folder: the tables `repos`, `files` and `runs`, a data card, and a schema page.
-    /// Returns the number of repositories.
+    /// Returns the number of repositories. An existing `README.md` keeps its text: only its tables, its provenance and the
+    /// metadata of this data set are replaced.
     ///
     /// # Errors
     ///
@@ -94,6 +96,12 @@ impl Census {
             let error = io::Error::other("`census publish` did not write the existing file");
             return Err(failed_to("write", readme)(error));
         }
+        let existing = match fs::read_to_string(&readme) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // Such as text in another encoding, which must not be replaced.
+            Err(error) => return Err(failed_to("read", readme)(error)),
+        };
         let file = |name: &str| folder.join(format!("{name}.parquet"));
         let repos = self.pack(&file("repos").display().to_string()).await?;
         // The rules may have changed since the files were read.
@@ -119,7 +127,15 @@ impl Census {
             fs::write(folder.join(name), text).map_err(failed_to("write", folder.join(name)))
         };
         write("SCHEMA.md", schema_page(&tables))?;
-        write("README.md", data_card(&tables, &runs, options))?;
+        let card = data_card(&tables, &runs, options);
+        let options = [("pretty_name", &options.title), ("license", &options.license)];
+        let given = options.iter().filter(|(_, value)| value.is_some());
+        let given: Vec<_> = given.map(|(key, _)| *key).collect();
+        let card = match existing {
+            Some(text) => card::update(&text, &card, &given),
+            None => card,
+        };
+        write("README.md", card)?;
         Ok(repos)
     }
 }

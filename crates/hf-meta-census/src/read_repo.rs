@@ -13,7 +13,7 @@ use super::table::lock;
 use hf_meta::formats::RepoPath;
 use hf_meta::formats::weight_sets::PIPELINE;
 use hf_meta::results::{CountReport, Plan};
-use hf_meta::{Client, CommitSha, Error, HeaderBytes, LargeCallLimit, Model};
+use hf_meta::{Client, CommitSha, Error, HeaderBytes, LargeCallLimit, Model, Source};
 
 /// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed
 /// header takes 240 MB.
@@ -34,15 +34,20 @@ pub(super) struct RepoRead {
     pub(super) ended: Instant,
 }
 
-/// Reads a repository.
+/// Reads a repository, or a local file or folder if `accepts_local` is true.
 pub(super) async fn read_repo(
     client: &Client,
     large: &LargeCallLimit,
     listed: &ListedRepo,
+    accepts_local: bool,
 ) -> RepoRead {
     let (began, meter) = (Instant::now(), client.start_call());
+    let local = listed.repo.parse().ok().filter(|source| matches!(source, Source::Local(_)));
+    let local = local.filter(|_| accepts_local);
     let model = |commit: Option<&str>| {
-        let model = client.model(&listed.repo).revision(commit).plan(Plan::Prefetch);
+        let model =
+            local.clone().map_or_else(|| client.model(&listed.repo), |at| client.source(at));
+        let model = model.revision(commit).plan(Plan::Prefetch);
         let model = model.meter(&meter).large_calls(large);
         match &listed.files {
             Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),

@@ -38,12 +38,14 @@ pub(super) struct ReadSettings {
     pub(super) max_outage: Duration,
     pub(super) stop: CensusStop,
     pub(super) progress: ProgressReporter,
+    /// True to read local files and folders, too. A census has only repositories, whose headers it stores by commit.
+    pub(super) accepts_local: bool,
 }
 
 impl Default for ReadSettings {
     fn default() -> Self {
         let (stop, progress) = Default::default();
-        Self { concurrency: 32, max_outage: MAX_OUTAGE, stop, progress }
+        Self { concurrency: 32, max_outage: MAX_OUTAGE, stop, progress, accepts_local: false }
     }
 }
 
@@ -113,7 +115,10 @@ impl Reads {
             && let Some((number, repo)) = self.waiting.pop_front()
         {
             let (client, large, listed) = (self.client.clone(), self.large.clone(), repo.clone());
-            let call = self.calls.spawn(async move { read_repo(&client, &large, &listed).await });
+            let accepts_local = self.settings.accepts_local;
+            let call = self
+                .calls
+                .spawn(async move { read_repo(&client, &large, &listed, accepts_local).await });
             self.running.insert(call.id(), (number, repo));
         }
         if self.calls.is_empty() {
@@ -195,7 +200,7 @@ impl Reads {
             let attempt = Box::pin(async {
                 // The delay may be longer than the time that is left of the outage.
                 sleep(delay.min(*max_outage)).await;
-                read_repo(&self.client, &self.large, repo).await
+                read_repo(&self.client, &self.large, repo, false).await
             });
             let Some(read) = stop.0.run_until_cancelled(attempt).await else { return Ok(()) };
             if outage(&read).is_none() {

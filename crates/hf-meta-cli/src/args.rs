@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::LazyLock;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hf_meta::count::RuleSet;
@@ -91,13 +91,42 @@ impl Args {
     }
 
     /// Parses the process arguments, including the program name. A request for help is an error, too.
-    pub(crate) fn from_arguments(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+    pub(crate) fn from_arguments(arguments: &[OsString]) -> Result<Self, clap::Error> {
         let mut command = Self::definition();
-        let matches = command.try_get_matches_from_mut(arguments)?;
+        let matches = command
+            .try_get_matches_from_mut(arguments)
+            .map_err(|error| with_variable(error, &command, arguments))?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         check_order(&mut command, &matches)?;
         Ok(args)
     }
+}
+
+/// Adds the name of the environment variable to the error of a value that comes from it. Otherwise, the message would name a
+/// flag that nobody has written.
+fn with_variable(
+    mut error: clap::Error,
+    command: &clap::Command,
+    arguments: &[OsString],
+) -> clap::Error {
+    let Some(ContextValue::String(invalid)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let args = command.get_subcommands().flat_map(clap::Command::get_arguments);
+    let is_written = |arg: &Arg| {
+        let long = arg.get_long().map(|long| format!("--{long}"));
+        let is_flag = |text: &str| long.as_deref() == Some(text.split('=').next().unwrap_or(text));
+        arguments.iter().any(|argument| argument.to_str().is_some_and(is_flag))
+    };
+    let variable = args
+        .filter(|arg| arg.to_string() == *invalid && !is_written(arg))
+        .filter_map(Arg::get_env)
+        .find(|variable| std::env::var_os(variable).is_some());
+    if let Some(variable) = variable {
+        let tip = format!("the value comes from the environment variable {}", variable.display());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// Rejects options before a subcommand that belong after it. clap would silently ignore them. `--color` is not global,
@@ -208,7 +237,8 @@ mod tests {
     }
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
-        Args::from_arguments(line.split(' ').map(OsString::from).collect())
+        let line: Vec<_> = line.split(' ').map(OsString::from).collect();
+        Args::from_arguments(&line)
     }
 
     #[test]

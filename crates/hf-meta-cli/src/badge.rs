@@ -114,7 +114,8 @@ pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> CommandRe
     };
     let endpoint = context.client.endpoint();
     let repos: Vec<_> = args.repos.iter().map(|repo| RepoArg::new(repo, None, endpoint)).collect();
-    let sources = Sources { repos: &repos, selection: &args.selection, is_json: false };
+    let selection = &args.selection;
+    let sources = Sources { repos: &repos, selection, is_json: false, is_streamed: true };
     let print = |source: &RepoArg, report: Result<CountReport, Error>| {
         let report = report?;
         let text = render(args, &Badge::from_report(&report, args.show))?;
@@ -136,7 +137,8 @@ fn render(args: &BadgeArgs, badge: &Badge) -> io::Result<String> {
 fn write(args: &BadgeArgs, source: &RepoArg, text: &str) -> io::Result<()> {
     let Some(file) = args.file() else { return print_bytes(text.as_bytes()) };
     // `--` cannot occur in a repository name. The badge of `./folder` must not become a hidden file.
-    let stem = source.display.replace(['/', '\\', ':'], "--");
+    let name = source.source.as_ref().map_or_else(|_| source.display.clone(), ToString::to_string);
+    let stem = name.replace(['/', '\\', ':'], "--");
     let name = format!("{}.{}", stem.trim_start_matches(['.', '-']), args.extension());
     let file = if file.is_dir() { file.join(name) } else { file.to_owned() };
     fs::write(&file, text).map_err(|error| {

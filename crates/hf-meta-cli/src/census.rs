@@ -252,7 +252,7 @@ pub(crate) async fn run(
             let client = connection.builder().max_total_header_bytes(MAX_HEADER_BYTES).build()?;
             let census = Census::open(client.clone(), target)?.tool(tool());
             let (census, shown) = show_progress(census, client, line, None);
-            print(&until_signal(line, shown, &census, census.count()).await?)
+            print(&until_signal(line, shown, &census, Box::pin(census.count())).await?)
         }
         CensusCommand::Pack { target, output } => {
             let census = Census::open(connection.builder().build()?, target)?;

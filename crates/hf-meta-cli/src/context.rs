@@ -13,8 +13,9 @@ use hf_meta::results::text::thousands;
 use hf_meta::results::{Finding, Plan};
 use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
 
-use super::error_report::{print_source_error, print_warnings};
+use super::error_report::{print_note, print_source_error, print_warnings};
 use super::exit::{CommandError, CommandResult, ExitStatus};
+use super::hints::{Hints, local_twin};
 use super::output::{FailedSource, Page, print_json};
 use super::repos::RepoArg;
 use super::signal;
@@ -66,7 +67,8 @@ pub(crate) fn plans(names: &'static [&'static str]) -> impl TypedValueParser<Val
 
 impl SelectionArgs {
     fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
-        let model = client.source(source.source.clone()?).plan(self.plan.unwrap_or_default());
+        let model = client.source(source.source.clone()?).named(&source.display);
+        let model = model.plan(self.plan.unwrap_or_default());
         let model = model.revision(self.revision.as_deref()).path(self.path.as_deref());
         Ok(model.format(self.weights.as_deref()))
     }
@@ -79,6 +81,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) selection: &'a SelectionArgs,
     /// True if stdout has a JSON document for each source, including failed ones.
     pub(crate) is_json: bool,
+    /// True if each result is printed as soon as it and the ones before it are known.
+    pub(crate) is_streamed: bool,
 }
 
 /// The client and the progress line of a subcommand.
@@ -119,8 +123,13 @@ impl CommandContext {
         let progress = Arc::new(ReadProgress::new(&self.client, sources.repos));
         let shown = Arc::clone(&progress);
         let _line = self.line.show(None, move |max_width| shown.describe(max_width));
-        let (interrupted, keeps_headers) = (Arc::clone(&progress), self.keeps_headers);
-        signal::end_on_interrupt(&self.line, move || interrupted.interrupted(keeps_headers));
+        let interrupted = Arc::clone(&progress);
+        let kept = match (self.keeps_headers, sources.is_streamed) {
+            (true, _) => "a second run reads them from the cache",
+            (false, true) => "those printed so far are complete",
+            (false, false) => "none are kept",
+        };
+        signal::end_on_interrupt(&self.line, move || interrupted.interrupted(kept));
         let (repos, unusable) = (sources.repos.to_vec(), self.unusable.clone());
         let (reading, selection) = (progress, sources.selection.clone());
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
@@ -148,6 +157,11 @@ impl CommandContext {
             let found = self.line.hidden_while(|| {
                 print(&source, result).or_else(|failed| self.report(&source, sources, failed))
             })?;
+            if is_read && let Some(path) = local_twin(&source) {
+                let text =
+                    format!("{0} is the repository; for the local {0}, use {path}", source.display);
+                self.note(&text);
+            }
             status = status.max(found);
             failed += u64::from(found != ExitStatus::Success);
             unreadable += u64::from(!is_read);
@@ -168,7 +182,8 @@ impl CommandContext {
         repos: &[RepoArg],
         is_json: bool,
     ) -> CommandResult<(Vec<(RepoArg, Weights)>, ExitStatus)> {
-        let sources = Sources { repos, selection: &SelectionArgs::default(), is_json };
+        let selection = &SelectionArgs::default();
+        let sources = Sources { repos, selection, is_json, is_streamed: false };
         let mut inspected = Vec::new();
         let collect = |source: &RepoArg, weights: Result<Weights, Error>| {
             inspected.push((source.clone(), weights?));
@@ -218,6 +233,24 @@ impl CommandContext {
         let is_first = !self.has_printed.replace(true);
         self.ends_with_page.set(true);
         Page::print(|page| write(page, is_first))
+    }
+
+    /// Returns the conditions for hints.
+    pub(crate) fn hints(&self) -> Hints {
+        Hints {
+            is_module: false,
+            endpoint: self.client.endpoint().clone(),
+            token_source: self.token_source.clone(),
+            has_path: self.has_path,
+            uses_cache: self.uses_cache,
+        }
+    }
+
+    /// Prints a note.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.line.is_quiet {
+            self.line.hidden_while(|| print_note(text));
+        }
     }
 
     /// Prints the findings of a source.

@@ -7,7 +7,7 @@ use hf_meta::{CountReport, Error, Model, Weights};
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::error_report::print_warning;
 use super::exit::{CommandError, CommandResult, ExitStatus};
-use super::memory::{self, MemoryArgs};
+use super::memory::{self, Answers, MemoryArgs};
 use super::output::{Page, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::table::OutputFormat;
@@ -124,7 +124,9 @@ impl InspectArgs {
     fn validate(&self) -> CommandResult<()> {
         let ViewArgs { json, tensors, tree, format, .. } = self.view;
         let message = if self.memory.has_misplaced_option() {
-            "`--max-num-batched-tokens` and `--tp` require `--engine vllm`"
+            "`--max-num-batched-tokens`, `--tp` and `--gpu-memory-utilization` require `--engine vllm`"
+        } else if self.sort.is_some_and(SortKey::needs_memory) && !self.memory.is_selected() {
+            "`--sort memory` and `--sort context` require `--memory` or `--fit`"
         } else if tensors && self.sort == Some(SortKey::Active) {
             "`--tensors` can only be sorted by `name`, `parameters` or `bytes`"
         } else if format == Some(OutputFormat::Json) && self.sort.is_some() {
@@ -152,12 +154,17 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
     }
     let ViewArgs { json, tensors, tree, explain, metadata, format } = args.view;
     let is_json = json || format == Some(OutputFormat::Json);
-    let sources = Sources { repos: &repos, selection: &args.selection, is_json };
+    let selection = &args.selection;
+    let sources = Sources { repos: &repos, selection, is_json, is_streamed: true };
     if let Some(format) = args.overview_format(repos.len()) {
+        let is_streamed =
+            matches!(format, OutputFormat::Tsv | OutputFormat::Csv) && args.sort.is_none();
+        let sources = Sources { is_streamed, ..sources };
         return overview(args, format, sources, context).await;
     }
     let (list_sets, memory) = (args.sets, args.memory);
     let with_options = move |model: Model| memory.apply(model.other_sets(list_sets));
+    let mut answers = Answers::default();
     // Other views show no headers, so none are kept in memory.
     if tensors || tree || metadata || (json && !args.summary) {
         let read = move |model| async move { with_options(model).inspect().await };
@@ -165,10 +172,11 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
             let weights = weights?;
             write_headers(args, repos.len() > 1, &weights, context)?;
             context.warn(source, &weights.report().findings);
-            let status = unmatched(args, source, &weights);
-            Ok(status.unwrap_or_else(|| memory::status(weights.report())))
+            answers.add(weights.report());
+            Ok(unmatched(args, source, &weights).unwrap_or(ExitStatus::Success))
         };
-        return context.for_each(sources, read, print).await;
+        let status = context.for_each(sources, read, print).await?;
+        return Ok(conclude(&answers, status, context));
     }
     let write = if explain {
         explain::write
@@ -186,9 +194,19 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
             context.print(|page| write(page, &report))?;
         }
         context.warn(source, &report.findings);
-        Ok(memory::status(&report))
+        answers.add(&report);
+        Ok(ExitStatus::Success)
     };
-    context.for_each(sources, read, print).await
+    let status = context.for_each(sources, read, print).await?;
+    Ok(conclude(&answers, status, context))
+}
+
+/// Reports how many of several models fit, and returns the exit status.
+fn conclude(answers: &Answers, status: ExitStatus, context: &CommandContext) -> ExitStatus {
+    if let Some(text) = answers.describe(2) {
+        context.line.print(&text);
+    }
+    status.max(answers.status())
 }
 
 /// Prints the headers of a source.
@@ -236,8 +254,7 @@ async fn overview(
     sources: Sources<'_>,
     context: &CommandContext,
 ) -> CommandResult {
-    let is_streamed =
-        matches!(format, OutputFormat::Tsv | OutputFormat::Csv) && args.sort.is_none();
+    let is_streamed = sources.is_streamed;
     if is_streamed {
         Page::print(|page| write!(page.out, "{}", columns(None).headings(format)))?;
     }
@@ -249,7 +266,7 @@ async fn overview(
         rows.push(row);
         Ok(())
     };
-    let memory = args.memory;
+    let (memory, mut answers) = (args.memory, Answers::default());
     let read = move |model: Model| async move { memory.apply(model).count().await };
     let collect = |source: &RepoArg, result: Result<CountReport, Error>| {
         add(match &result {
@@ -258,11 +275,18 @@ async fn overview(
         })?;
         let report = result?;
         context.warn(source, &report.findings);
-        Ok(memory::status(&report))
+        answers.add(&report);
+        Ok(ExitStatus::Success)
     };
     let status = context.for_each(sources, read, collect).await?;
-    if !is_streamed {
-        Page::print(|page| overview::write(page, rows, format, args.sort))?;
+    if is_streamed {
+        return Ok(conclude(&answers, status, context));
     }
-    Ok(status)
+    Page::print(|page| overview::write(page, rows, format, args.sort))?;
+    if format != OutputFormat::Table {
+        return Ok(conclude(&answers, status, context));
+    }
+    // The answers are the last line of a table.
+    Page::print(|page| page.lines(answers.describe(1)))?;
+    Ok(status.max(answers.status()))
 }

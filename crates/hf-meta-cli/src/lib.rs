@@ -13,11 +13,14 @@ mod context;
 mod diff;
 mod error_report;
 mod exit;
+mod hints;
 mod inspect;
+mod junit;
 mod local_commands;
 mod memory;
 mod output;
 mod repos;
+mod sarif;
 #[cfg(feature = "server")]
 mod serve;
 mod signal;
@@ -34,7 +37,8 @@ use self::args::{Args, Command};
 use self::context::CommandContext;
 use self::error_report::print_command_error;
 use self::exit::{CommandResult, ExitStatus, failed_to};
-use self::stderr::{ProgressLine, init_log};
+pub use self::hints::module_hint;
+use self::stderr::{LogFormat, ProgressLine, init_log};
 use self::terminal::apply_color;
 
 /// Runs the command and returns its exit code. The first argument is the program name.
@@ -43,7 +47,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     if let Some(answered) = local_commands::answer_shell(&arguments) {
         return answered.map_or(ExitStatus::LocalIo, |()| ExitStatus::Success) as u8;
     }
-    let args = Args::from_arguments(arguments).unwrap_or_else(|error| error.exit());
+    let args = Args::from_arguments(&arguments).unwrap_or_else(|error| error.exit());
     let status = run(&args).unwrap_or_else(|error| {
         if error.is_closed_pipe() {
             return ExitStatus::Success;
@@ -58,13 +62,22 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn run(args: &Args) -> CommandResult {
     apply_color(args.color());
     let line = ProgressLine::new(args.quiet);
-    init_log(args.connection.verbose, &line);
+    init_log(args.connection.verbose, &line, log_format(args));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(failed_to("start threads"))?;
     let status = runtime.block_on(dispatch(args, line));
     // Do not wait for threads that are blocked on a disk or a pipe, possibly forever.
     runtime.shutdown_background();
     status
+}
+
+/// Returns the format of the log, which only a service can change.
+fn log_format(args: &Args) -> LogFormat {
+    match &args.command {
+        #[cfg(feature = "server")]
+        Some(Command::Serve(serve)) => serve.log_format,
+        _ => LogFormat::default(),
+    }
 }
 
 async fn dispatch(args: &Args, line: ProgressLine) -> CommandResult {

@@ -5,7 +5,7 @@ use std::io;
 
 use clap::ArgGroup;
 use hf_meta::memory::{
-    self, CacheDtype, CacheError, ContextSource, Engine, Fit, Memory, MemoryComponent,
+    self, CacheDtype, CacheError, ContextSource, Engine, Fit, GpuShare, Memory, MemoryComponent,
     MemoryOptions, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan,
 };
 use hf_meta::results::text::{bytes, counted, escape, thousands};
@@ -32,6 +32,7 @@ pub(crate) struct MemoryArgs {
     /// Print whether the model fits, such as 24GB
     ///
     /// Also prints the longest context that fits into this memory. Exits with 1 if a model does not fit or if that is unknown.
+    /// A card of 24 GB has 24GiB, which are 25.8GB.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     #[arg(conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     fit: Option<u64>,
@@ -67,6 +68,10 @@ pub(crate) struct MemoryArgs {
     /// vLLM divides it by tensor parallelism. Sizes are per GPU.
     #[arg(long, value_name = "GPUS", value_parser = clap::value_parser!(u64).range(1..=1024))]
     tp: Option<u64>,
+
+    /// Share of the memory of --fit that vLLM uses, including activations [default: 0.9, as in vLLM]
+    #[arg(long, value_name = "SHARE", value_parser = parse::<GpuShare>, hide_short_help = true)]
+    gpu_memory_utilization: Option<GpuShare>,
 }
 
 impl MemoryArgs {
@@ -77,7 +82,9 @@ impl MemoryArgs {
 
     /// Returns whether an option of vLLM is given for another engine.
     pub(crate) fn has_misplaced_option(&self) -> bool {
-        let has_vllm_option = self.max_num_batched_tokens.is_some() || self.tp.is_some();
+        let has_vllm_option = self.max_num_batched_tokens.is_some()
+            || self.tp.is_some()
+            || self.gpu_memory_utilization.is_some();
         has_vllm_option && self.engine != Some(Engine::Vllm)
     }
 
@@ -91,6 +98,9 @@ impl MemoryArgs {
         let vllm = VllmOptions {
             max_batched_tokens: self.max_num_batched_tokens.unwrap_or(default.max_batched_tokens),
             gpus: self.tp.unwrap_or(default.gpus),
+            gpu_memory_utilization: self
+                .gpu_memory_utilization
+                .unwrap_or(default.gpu_memory_utilization),
             ..default
         };
         model.memory(MemoryOptions { context, batch, cache_dtype, engine, vllm, budget })
@@ -120,15 +130,20 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
     }
     let rows: Vec<_> = contexts(memory).into_iter().map(|context| memory.at(context)).collect();
     let has_cache = stores_cache(memory);
+    let [weights, cache, state, total] = if memory.options.gpus() > 1 {
+        ["weights/GPU", "cache/GPU", "state/GPU", "total/GPU"]
+    } else {
+        ["weights", "cache", "state", "total"]
+    };
     let table = Table::new()
         .number("context", |row: &&Memory| thousands(row.context))
         .shown_if(has_cache)
-        .number("weights", |row| bytes(row.weight_bytes))
-        .number("cache", |row| known(row.cache.map(|size| size.bytes)))
+        .number(weights, |row| bytes(row.weight_bytes))
+        .number(cache, |row| known(row.cache.map(|size| size.bytes)))
         .shown_if(has_cache)
-        .number("state", |row| known(row.state.map(|size| size.bytes)))
+        .number(state, |row| known(row.state.map(|size| size.bytes)))
         .shown_if(memory.state.is_none_or(|size| size.bytes > 0))
-        .number("total", |row| known(row.total_bytes));
+        .number(total, |row| known(row.total_bytes));
     page.table(&table, || &rows)?;
     if !memory.components.is_empty() {
         let table = Table::new()
@@ -146,11 +161,12 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
         page.table(&table, || &fit.quantizations)?;
     }
     page.lines(summary(memory))?;
+    page.lines(fit.and_then(|fit| card(fit.budget)))?;
     page.styled_line(DIM, "excluded: activations, the runtime of the accelerator, fragmentation")
 }
 
 /// Returns whether the model stores a cache, as far as is known.
-fn stores_cache(memory: &Memory) -> bool {
+pub(crate) fn stores_cache(memory: &Memory) -> bool {
     memory.layout.as_ref().is_ok_and(|layout| !layout.caches.is_empty()) || memory.unknown.is_some()
 }
 
@@ -163,7 +179,7 @@ fn contexts(memory: &Memory) -> BTreeSet<u64> {
     others.filter(is_possible).chain([memory.context]).collect()
 }
 
-fn known(number: Option<u64>) -> String {
+pub(crate) fn known(number: Option<u64>) -> String {
     number.map_or_else(|| "?".to_owned(), bytes)
 }
 
@@ -225,9 +241,28 @@ fn assumptions(memory: &Memory, plan: VllmPlan) -> [String; 2] {
     ]
 }
 
+/// Describes the memory of `--fit`: the part of it that the engine uses.
+fn budget(memory: &Memory, fit: &Fit) -> String {
+    let per_gpu = if memory.options.gpus() > 1 { " per GPU" } else { "" };
+    match fit.usable {
+        all if all == fit.budget => format!("{}{per_gpu}", bytes(all)),
+        part => {
+            let share = memory.options.vllm.gpu_memory_utilization;
+            format!("{} ({share} of {}){per_gpu}", bytes(part), bytes(fit.budget))
+        }
+    }
+}
+
+/// Compares a size in decimal units with a card that is sold with this size, which has binary units.
+fn card(budget: u64) -> Option<String> {
+    let size = budget.checked_div(1_000_000_000).filter(|size| size * 1_000_000_000 == budget)?;
+    let real = bytes(size.checked_mul(1 << 30)?);
+    Some(format!("cards of {size} GB have {size} GiB ({real}): --fit {size}GiB"))
+}
+
 /// Describes whether the model fits, and the longest context that does.
 fn verdict(memory: &Memory, fit: &Fit) -> String {
-    let size = bytes(fit.budget);
+    let size = budget(memory, fit);
     let context = match fit.longest_context {
         Some(0) => "; not even one token fits".to_owned(),
         Some(context) if stores_cache(memory) => {
@@ -241,12 +276,12 @@ fn verdict(memory: &Memory, fit: &Fit) -> String {
         _ => format!(", at {} tokens", thousands(memory.context)),
     };
     match (fit.fits, &fit.reason) {
-        (None, Some(CacheError::ContextTooLong { .. })) => {
-            format!("{size}: {} tokens exceed its maximum{context}", thousands(memory.context))
-        }
         (None, _) => format!("{size}: the weights fit; the cache is unknown"),
-        (Some(false), _) if memory.weight_bytes > fit.budget => {
+        (Some(false), _) if memory.weight_bytes > fit.usable => {
             format!("{size}: no, the weights do not fit")
+        }
+        (_, Some(CacheError::ContextTooLong { .. })) => {
+            format!("{size}: no, {} tokens exceed its maximum{context}", thousands(memory.context))
         }
         (fits, _) => format!("{size}: {}{at}{context}", answer(fits)),
     }
@@ -260,16 +295,52 @@ fn largest_quantization(fit: &Fit) -> Option<String> {
             let (name, weights) = (escape(&set.quantization), bytes(set.weight_bytes));
             format!("the largest quantization that fits is {name} ({weights})")
         }
-        None if fit.fits.is_none() => return None,
+        None if fit.fits.is_none() || fit.reason.is_some() => return None,
         None => "no quantization fits".to_owned(),
     })
 }
 
-/// Returns the exit status of a report: a failure if it does not fit, or if that is unknown.
-pub(crate) fn status(report: &CountReport) -> ExitStatus {
-    match report.memory.as_ref().and_then(|memory| memory.fit.as_ref()) {
-        Some(fit) if fit.fits != Some(true) => ExitStatus::CheckFailed,
-        _ => ExitStatus::Success,
+/// The answers for several models.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answers {
+    fitting: u64,
+    excluded: u64,
+    unknown: u64,
+    /// The memory, and the same in other units.
+    budget: Option<(String, Option<String>)>,
+}
+
+impl Answers {
+    /// Adds the answer for a model.
+    pub(crate) fn add(&mut self, report: &CountReport) {
+        let Some(memory) = report.memory.as_deref() else { return };
+        let Some(fit) = &memory.fit else { return };
+        *match fit.fits {
+            Some(true) => &mut self.fitting,
+            Some(false) => &mut self.excluded,
+            None => &mut self.unknown,
+        } += 1;
+        self.budget.get_or_insert_with(|| (budget(memory, fit), card(fit.budget)));
+    }
+
+    /// Returns the exit status: a failure if a model does not fit, or if that is unknown.
+    pub(crate) fn status(&self) -> ExitStatus {
+        if self.excluded + self.unknown > 0 { ExitStatus::CheckFailed } else { ExitStatus::Success }
+    }
+
+    /// Describes the answers for at least `min` models.
+    pub(crate) fn describe(&self, min: u64) -> Option<String> {
+        let (budget, card) = self.budget.as_ref()?;
+        let all = self.fitting + self.excluded + self.unknown;
+        if all < min {
+            return None;
+        }
+        let [fitting, excluded, unknown, all] =
+            [self.fitting, self.excluded, self.unknown, all].map(thousands);
+        let card = card.as_ref().map_or_else(String::new, |card| format!("; {card}"));
+        Some(format!(
+            "{budget}: {fitting} of {all} fit, {excluded} do not fit, {unknown} unknown{card}"
+        ))
     }
 }
 

@@ -28,9 +28,9 @@ pub(crate) struct RepoListArgs {
 
     /// Read repositories from a file: one per line, or a table
     ///
-    /// The table is a .csv or .tsv file or, in builds with `census`, a Parquet file.
+    /// The table is a .csv or .tsv file or, in builds with `census`, a Parquet file. Can be repeated.
     #[arg(long, value_name = "FILE", help_heading = "Selection")]
-    from: Option<PathBuf>,
+    from: Vec<PathBuf>,
 
     /// Column that contains the names, for --from [default: repo, id, modelId or repository]
     #[arg(long, hide_short_help = true, value_name = "NAME", requires = "from")]
@@ -50,7 +50,7 @@ impl RepoListArgs {
                 repos.push(RepoArg::new(repo, None, endpoint));
             }
         }
-        if let Some(from) = &self.from {
+        for from in &self.from {
             repos.extend(read_names(from, self.column.as_deref())?.into_iter().map(listed));
         }
         if repos.is_empty() {
@@ -75,7 +75,7 @@ fn read_names(file: &Path, column: Option<&str>) -> CommandResult<Vec<ListedName
 #[derive(Clone, Debug)]
 pub(crate) struct RepoArg {
     pub(crate) source: Result<Source, SourceError>,
-    /// The argument without passwords and signatures.
+    /// The argument as it was given, without passwords and signatures.
     pub(crate) display: String,
     /// The number of its line, if it comes from a list.
     pub(crate) line: Option<u64>,
@@ -85,24 +85,18 @@ impl RepoArg {
     pub(crate) fn new(argument: &OsStr, line: Option<u64>, endpoint: &Endpoint) -> Self {
         let Some(text) = argument.to_str() else {
             // Only a path can contain other bytes.
-            let source = Source::Local(argument.into());
-            return Self { display: source.to_string(), source: Ok(source), line };
+            return Self { line, ..Self::local(Path::new(argument)) };
         };
-        let source = match expand_home(text) {
-            Some(path) => Ok(Source::Local(path)),
-            None => match Source::parse(text, endpoint) {
-                // Shells complete the names of folders with a slash.
-                Ok(Source::Repo { repo, .. }) if text == format!("{repo}/") => {
-                    Ok(Source::Local(text.into()))
-                }
-                Err(_) if text.ends_with('/') && !text.contains(':') => {
-                    Ok(Source::Local(text.into()))
-                }
-                source => source,
-            },
-        };
-        let display = source.as_ref().map_or_else(|_| without_secrets(text), ToString::to_string);
+        let source = Source::parse(text, endpoint);
+        let display =
+            source.as_ref().map_or_else(|_| without_secrets(text), |source| source.as_given(text));
         Self { source, display, line }
+    }
+
+    /// Returns a local file or folder.
+    pub(crate) fn local(path: &Path) -> Self {
+        let source = Source::Local(path.into());
+        Self { display: source.to_string(), source: Ok(source), line: None }
     }
 
     /// Applies the revision and path options to the source, for use in messages.
@@ -158,16 +152,6 @@ fn encoded(path: &str) -> String {
         &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
     utf8_percent_encode(path, SET).to_string()
-}
-
-/// Expands `~` like a shell, which does not expand it within quotes.
-pub(super) fn expand_home(text: &str) -> Option<PathBuf> {
-    let rest = text.strip_prefix('~')?;
-    let home = std::env::home_dir()?;
-    if rest.is_empty() {
-        return Some(home);
-    }
-    Some(home.join(rest.strip_prefix(['/', '\\'])?))
 }
 
 /// Removes the query and the credentials from a text that may be an invalid URL.
@@ -229,14 +213,5 @@ mod tests {
         for text in ["gpt2", "https://huggingface.co/gpt2/", "huggingface.co/gpt2/"] {
             assert!(!parsed(text).is_local(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_tilde_is_the_home_folder() {
-        let home = std::env::home_dir().unwrap();
-        assert_eq!(expand_home("~"), Some(home.clone()));
-        assert_eq!(expand_home("~/gpt2"), Some(home.join("gpt2")));
-        assert_eq!(expand_home("~bob/x"), None);
-        assert_eq!(expand_home("gpt2"), None);
     }
 }

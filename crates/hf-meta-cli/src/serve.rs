@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use hf_meta::results::text::parse_seconds;
-use hf_meta::{AddressPolicy, Client, DiskCache, RetryPolicy};
+use hf_meta::{AddressPolicy, Client, DiskCache, RetryPolicy, Source};
 use hf_meta_server::{RedisCache, Service, ServiceConfig};
+use signal_hook::consts::SIGINT;
 use tokio::net::TcpListener;
 
+use super::args::Args;
 use super::connection::ConnectionArgs;
 use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
 use super::output::Page;
-use super::repos::expand_home;
 use super::signal::signal;
+use super::stderr::LogFormat;
 
 /// Serve badges and JSON counts over HTTP
 ///
@@ -51,6 +53,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     metrics_listen: Option<SocketAddr>,
 
+    /// Format of the log on stderr: lines of text, lines with the time, or JSON with the time
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+
     #[command(flatten)]
     service: ServiceConfig,
 }
@@ -68,7 +74,7 @@ fn cache_location(text: &str) -> Result<CacheLocation, &'static str> {
         Some(("redis" | "rediss", _)) => Ok(CacheLocation::Redis(text.to_owned())),
         Some(_) => Err("must be a folder, `off`, or a URL that begins with redis:// or rediss://"),
         None if text == "off" => Ok(CacheLocation::Off),
-        None => Ok(CacheLocation::Folder(expand_home(text).unwrap_or_else(|| text.into()))),
+        None => Ok(CacheLocation::Folder(Source::local_path(text))),
     }
 }
 
@@ -107,12 +113,26 @@ const COMMON: [&str; 9] = [
     "webhook_secret",
 ];
 
+/// The beginning of the names of all variables of the command.
+const PREFIX: &str = "HF_META_";
+
+/// The variables that are not flags of the service.
+const OTHER_VARIABLES: [&str; 3] = ["HF_META_TOKEN", "HF_META_COMMIT", "HF_META_COMPLETE"];
+
+/// The maximum number of typing errors in the name of a variable.
+const MAX_TYPOS: usize = 3;
+
+/// Returns the variable of a flag.
+fn variable_of(flag: &str) -> String {
+    format!("{PREFIX}{}", flag.to_uppercase())
+}
+
 /// Gives each flag of the service a variable, such as `HF_META_MAX_AGE` for `--max-age`, and sets the default address.
 /// Blank variables are ignored, as everywhere else.
 pub(crate) fn define(serve: clap::Command) -> clap::Command {
     // `mut_arg` would change the order of the arguments, which a command that is built already relies on.
     serve.mut_args(|arg| {
-        let name = format!("HF_META_{}", arg.get_id().as_str().to_uppercase());
+        let name = variable_of(arg.get_id().as_str());
         let is_own = !arg.is_global_set() && arg.get_action().takes_values();
         let is_blank = std::env::var(&name).is_ok_and(|text| text.trim().is_empty());
         let arg = if is_own && !is_blank { arg.env(name) } else { arg };
@@ -136,28 +156,112 @@ pub(crate) async fn run(args: &ServeArgs, connection: &ConnectionArgs) -> Comman
     if variable("PORT").is_some() && PLATFORM_ADDRESS.is_none() {
         return Err(CommandError::usage("PORT is not a port number"));
     }
-    let client = client(args, connection)?;
-    let shutdown = signal()?.map(drop);
+    warn_unknown_variables();
+    let cache = cache(args, connection)?;
+    let client = client(args, connection, cache.as_ref())?;
+    let (first, second) = (signal()?, signal()?);
     let failed_to_listen = |address| failed_to(format!("listen on {address}"));
     let listener = TcpListener::bind(args.listen).await.map_err(failed_to_listen(args.listen))?;
     let address = listener.local_addr().map_err(failed_to_listen(args.listen))?;
+    if let Some(HeaderCache::Redis(redis)) = &cache {
+        redis.connect().await;
+    }
+    log_start(address, &client, cache.as_ref());
     Page::print(|page| writeln!(page.out, "listening on http://{address}"))?;
     let mut config = args.service.clone();
+    let drain = config.drain_delay.as_secs_f64();
     config.serve_metrics = args.metrics_listen.is_none();
     let service = Service::new(client, config);
     if let Some(address) = args.metrics_listen {
         let listener = TcpListener::bind(address).await.map_err(failed_to_listen(address))?;
         tokio::spawn(service.clone().serve_metrics(listener));
     }
+    let draining = service.clone();
+    let shutdown = async move {
+        let is_interrupt = first.await == SIGINT;
+        if is_interrupt {
+            // Nobody at a terminal waits for a load balancer.
+            draining.end_drain();
+            tracing::info!(signal = "SIGINT", "shutting down");
+        } else {
+            tracing::info!(signal = "SIGTERM", drain_seconds = drain, "shutting down");
+            tokio::spawn(second.map(move |_| draining.end_drain()));
+        }
+    };
     service.serve(listener, shutdown).await;
+    tracing::info!("stopped");
     Ok(ExitStatus::Success)
+}
+
+/// Logs the settings that decide what the service reads and shows. A token is only mentioned.
+fn log_start(address: SocketAddr, client: &Client, cache: Option<&HeaderCache>) {
+    let cache = match cache {
+        None => "off".to_owned(),
+        Some(HeaderCache::Folder(cache)) => cache.folder().display().to_string(),
+        Some(HeaderCache::Redis(redis)) if redis.is_reachable() => "redis".to_owned(),
+        Some(HeaderCache::Redis(_)) => "redis (unreachable)".to_owned(),
+    };
+    let (hub, version) = (client.endpoint(), env!("CARGO_PKG_VERSION"));
+    tracing::info!(%address, %hub, %cache, version, "the service has started");
+}
+
+/// Warns about variables that look like a setting of the service and are none.
+fn warn_unknown_variables() {
+    let command = Args::definition();
+    let serve = command.get_subcommands().find(|command| command.get_name() == "serve");
+    let args = serve.into_iter().flat_map(clap::Command::get_arguments);
+    let known: Vec<_> = args
+        .filter(|arg| !arg.is_global_set() && arg.get_action().takes_values())
+        .map(|arg| variable_of(arg.get_id().as_str()))
+        .chain(OTHER_VARIABLES.map(str::to_owned))
+        .collect();
+    for (name, _) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+        if known.iter().any(|known| known == name) {
+            continue;
+        }
+        let distance = |known: &&String| strsim::damerau_levenshtein(known, name);
+        let similar =
+            known.iter().min_by_key(distance).filter(|known| distance(known) <= MAX_TYPOS);
+        if let Some(similar) = similar {
+            tracing::warn!(similar, "{name} is not a setting");
+        } else {
+            tracing::warn!("{name} is not a setting");
+        }
+    }
 }
 
 /// The maximum time a lookup spends on retries of a request, and on rate limits.
 const LOOKUP_RETRIES: Duration = Duration::from_secs(30);
 
+/// The header cache of a service.
+enum HeaderCache {
+    Folder(DiskCache),
+    Redis(RedisCache),
+}
+
+/// Returns the header cache; `None` if it is off.
+fn cache(args: &ServeArgs, connection: &ConnectionArgs) -> CommandResult<Option<HeaderCache>> {
+    let default = || Some(CacheLocation::Folder(DiskCache::from_env()?.folder().to_owned()));
+    let location = args.cache.clone().or_else(default).filter(|_| !connection.no_cache);
+    Ok(match location {
+        Some(CacheLocation::Folder(folder)) => {
+            Some(HeaderCache::Folder(DiskCache::with_limit(folder, args.cache_limit)))
+        }
+        Some(CacheLocation::Redis(address)) => {
+            let cache = RedisCache::with_timeout(&address, args.cache_timeout);
+            Some(HeaderCache::Redis(cache.map_err(io::Error::other)?))
+        }
+        Some(CacheLocation::Off) | None => None,
+    })
+}
+
 /// Builds a client for untrusted requests: public addresses only, with tight limits and timeouts.
-fn client(args: &ServeArgs, connection: &ConnectionArgs) -> CommandResult<Client> {
+fn client(
+    args: &ServeArgs,
+    connection: &ConnectionArgs,
+    cache: Option<&HeaderCache>,
+) -> CommandResult<Client> {
     let token = connection.token.clone().or_else(|| variable("HF_META_TOKEN"));
     let token = token.unwrap_or_default();
     let retries = usize::from(connection.retries.unwrap_or(2));
@@ -174,17 +278,10 @@ fn client(args: &ServeArgs, connection: &ConnectionArgs) -> CommandResult<Client
         .retry_policy(retry.max_wait(LOOKUP_RETRIES))
         .branch_ttl(args.service.ttl)
         .stale_if_error(args.stale_if_error);
-    let default = || Some(CacheLocation::Folder(DiskCache::from_env()?.folder().to_owned()));
-    let cache = args.cache.clone().or_else(default).filter(|_| !connection.no_cache);
     let builder = match cache {
-        Some(CacheLocation::Folder(folder)) => {
-            builder.header_cache(DiskCache::with_limit(folder, args.cache_limit))
-        }
-        Some(CacheLocation::Redis(address)) => {
-            let cache = RedisCache::with_timeout(&address, args.cache_timeout);
-            builder.header_cache(cache.map_err(io::Error::other)?)
-        }
-        Some(CacheLocation::Off) | None => builder,
+        Some(HeaderCache::Folder(cache)) => builder.header_cache(cache.clone()),
+        Some(HeaderCache::Redis(cache)) => builder.header_cache(cache.clone()),
+        None => builder,
     };
     Ok(builder.build()?)
 }

@@ -11,9 +11,12 @@ use std::time::{Duration, Instant};
 
 use hf_meta::results::text::{counted, duration, escape, thousands};
 use hf_meta::{Client, Progress};
+use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -263,12 +266,10 @@ impl ReadProgress {
         name_and_text(&self.name, &text, max_width)
     }
 
-    /// Describes an interrupted list.
-    pub(crate) fn interrupted(&self, keeps_headers: bool) -> Option<String> {
+    /// Describes an interrupted list, and what is kept of the repositories that were read.
+    pub(crate) fn interrupted(&self, kept: &str) -> Option<String> {
         let ListCounts { done, total, .. } = *lock(&self.counts);
         let [read, repos] = [done, total].map(|number| thousands(number as u64));
-        let kept =
-            if keeps_headers { "a second run reads them from the cache" } else { "none are kept" };
         (total > 1).then(|| format!("interrupted after {read} of {repos} repositories; {kept}"))
     }
 }
@@ -284,20 +285,39 @@ fn name_and_text(name: &str, text: &str, max_width: usize) -> String {
 /// request with `-vv`.
 ///
 /// Only events of `hf_meta` are printed, because the logs of the HTTP libraries may contain tokens.
-pub(crate) fn init_log(verbose: u8, line: &ProgressLine) {
+/// Of the service, its start and its end are printed unless `-q` is set.
+pub(crate) fn init_log(verbose: u8, line: &ProgressLine, format: LogFormat) {
     let level = match verbose {
         0 if line.is_quiet => LevelFilter::ERROR,
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
     };
+    let lifecycle = if line.is_quiet { level } else { level.max(LevelFilter::INFO) };
     let ours = Targets::new().with_target("hf_meta", level);
+    let ours = ours.with_target("hf_meta_cli::serve", lifecycle);
+    let log = Log { line: line.clone(), format };
     // Fails only if a subscriber is already set.
-    let _ = tracing_subscriber::registry().with(ours).with(Log(line.clone())).try_init();
+    let _ = tracing_subscriber::registry().with(ours).with(log).try_init();
+}
+
+/// The format of log lines.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines such as `warning: …`.
+    #[default]
+    Text,
+    /// Lines that begin with the time.
+    Time,
+    /// JSON objects with the time.
+    Json,
 }
 
 /// Prints events as lines that look like errors: `warning: …`. Lines are self-contained, so spans are ignored.
-struct Log(ProgressLine);
+struct Log {
+    line: ProgressLine,
+    format: LogFormat,
+}
 
 impl<S: Subscriber> Layer<S> for Log {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
@@ -309,18 +329,28 @@ impl<S: Subscriber> Layer<S> for Log {
         };
         let mut line = LogLine::default();
         event.record(&mut line);
-        let (message, fields) = (line.message, line.fields.join(", "));
-        let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
-        let line = format!("{style}{label}{style:#}: {message}{fields}");
-        self.0.hidden_while(|| print_to_stderr(&line));
+        let line = match self.format {
+            LogFormat::Text => format!("{style}{label}{style:#}: {}", line.text()),
+            LogFormat::Time => format!("{} {style}{label}{style:#}: {}", timestamp(), line.text()),
+            LogFormat::Json => line.json(label),
+        };
+        self.line.hidden_while(|| print_to_stderr(&line));
     }
+}
+
+/// Returns the current time in UTC, such as `2026-01-31T12:00:00.000000Z`.
+fn timestamp() -> String {
+    let mut text = String::new();
+    // Writing to a `String` cannot fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
 }
 
 /// The message of an event and its other fields.
 #[derive(Default)]
 struct LogLine {
     message: String,
-    fields: Vec<String>,
+    fields: Vec<(&'static str, String)>,
 }
 
 impl Visit for LogLine {
@@ -341,8 +371,27 @@ impl LogLine {
     fn add(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => value.clone_into(&mut self.message),
-            name => self.fields.push(format!("{name}: {value}")),
+            name => self.fields.push((name, value.to_owned())),
         }
+    }
+
+    /// Formats the event for people.
+    fn text(&self) -> String {
+        let fields = self.fields.iter().map(|(name, value)| format!("{name}: {value}"));
+        match fields.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => self.message.clone(),
+            fields => format!("{} ({fields})", self.message),
+        }
+    }
+
+    /// Formats the event for programs.
+    fn json(self, level: &str) -> String {
+        let known =
+            [("timestamp", timestamp()), ("level", level.into()), ("message", self.message)];
+        let fields = known.into_iter().chain(self.fields);
+        let object: Map<String, Value> =
+            fields.map(|(name, value)| (name.to_owned(), Value::String(value))).collect();
+        Value::Object(object).to_string()
     }
 }
 

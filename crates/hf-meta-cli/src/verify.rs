@@ -1,24 +1,25 @@
 //! `hf-meta verify`: checks every file of a checkpoint, and prints the findings as text, JSON or SARIF.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::ValueHint;
-use hf_meta::formats::gguf::Gguf;
-use hf_meta::formats::{Format, WeightsKind};
+use hf_meta::formats::WeightsKind;
 use hf_meta::results::text::{counted, escape, thousands};
 use hf_meta::results::{Finding, Severity};
 use hf_meta::results::{ParameterSources, VerifiedSet, is_complete, is_valid};
-use hf_meta::{Endpoint, Error, Model, RepoPath, VerifyReport, WeightSet};
-use serde_json::{Value, json};
+use hf_meta::{Error, ErrorKind, Model, Source, VerifyReport, WeightSet};
 
 use super::context::{CommandContext, SelectionArgs, Sources, plans};
 use super::error_report::{print_warning, severity_label};
-use super::exit::{CommandResult, ExitStatus};
-use super::output::{Page, joined, message_with_causes, print_json};
+use super::exit::{CommandError, CommandResult, ExitStatus};
+use super::junit::JunitLog;
+use super::output::{Page, joined, print_bytes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
+use super::sarif::{SarifLog, not_compared};
 use super::terminal::{ColorArgs, GREEN, RED, YELLOW};
 
 /// The maximum number of findings to print per kind. The JSON has up to 1,000.
@@ -27,11 +28,11 @@ const MAX_FINDINGS_PER_KIND: usize = 10;
 /// The maximum number of unchecked sets to name. The JSON has all of them.
 const MAX_UNCHECKED: usize = 12;
 
+/// The files that list the components of a model in folders.
+const PIPELINES: [&str; 2] = ["model_index.json", "modules.json"];
+
 /// The result of weights without errors whose warnings are failures.
 const FAILED_BY_STRICT: &str = "failed by --strict";
-
-/// The address of the documentation.
-const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/docs");
 
 /// Check the weights that a loader of each repository loads
 ///
@@ -64,6 +65,10 @@ pub(crate) struct VerifyArgs {
     #[arg(long, conflicts_with = "json")]
     sarif: bool,
 
+    /// Print the findings as JUnit XML, for the pages of CI systems
+    #[arg(long, conflicts_with_all = ["json", "sarif"])]
+    junit: bool,
+
     #[command(flatten)]
     pub(crate) color: ColorArgs,
 
@@ -78,6 +83,12 @@ pub(crate) struct VerifyArgs {
     /// Exit with 1 on warnings as well
     #[arg(long)]
     strict: bool,
+
+    /// Check the folders of changed files, as a hook does; folders without weights are skipped
+    ///
+    /// Each REPO is a local file. Of a pipeline, the whole folder is checked.
+    #[arg(long, conflicts_with_all = ["revision", "path"])]
+    changed: bool,
 
     #[command(flatten)]
     selection: SelectionArgs,
@@ -95,9 +106,15 @@ pub(crate) fn define(verify: clap::Command) -> clap::Command {
 }
 
 pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandResult {
-    let (mut sarif, endpoint) = (SarifLog::default(), context.client.endpoint());
-    let repos = args.repos.list(endpoint)?;
-    let sources = Sources { repos: &repos, selection: &args.selection, is_json: args.json };
+    let (mut sarif, mut junit) = (SarifLog::default(), JunitLog::default());
+    let endpoint = context.client.endpoint();
+    let mut repos = args.repos.list(endpoint)?;
+    if args.changed {
+        repos = folders_of(&repos)?;
+    }
+    let (selection, is_json) = (&args.selection, args.json);
+    let sources =
+        Sources { repos: &repos, selection, is_json, is_streamed: !(args.sarif || args.junit) };
     let all = args.all;
     let failure = if args.strict { Severity::Warning } else { Severity::Error };
     let least = if context.line.is_quiet { failure } else { Severity::Note };
@@ -108,7 +125,14 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     }
     let read = move |model: Model| async move { model.all_sets(all).verify().await };
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| {
-        let mut report = report.inspect_err(|error| sarif.add_error(source, endpoint, error))?;
+        if args.changed && report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoWeights)
+        {
+            return Ok(ExitStatus::Success);
+        }
+        let mut report = report.inspect_err(|error| {
+            sarif.add_error(source, endpoint, error);
+            junit.add_error(source, error);
+        })?;
         if let [(_, base)] = &bases[..] {
             report.check_base(base);
             if report.adapter.is_none() {
@@ -119,6 +143,8 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
         let status = exit_status(failure, source, &report);
         if args.sarif {
             sarif.add_report(source, endpoint, &report);
+        } else if args.junit {
+            junit.add_report(source, &report, failure);
         } else if args.json {
             print_json(&report)?;
         } else if status != ExitStatus::Success || !context.line.is_quiet {
@@ -129,8 +155,42 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     let status = context.for_each(sources, read, print).await?;
     if args.sarif {
         print_json(&sarif.finish())?;
+    } else if args.junit {
+        print_bytes(junit.finish().as_bytes())?;
     }
     Ok(status)
+}
+
+/// Returns the folders of local files without those below others. The folder of a component is replaced by the one of its
+/// pipeline.
+fn folders_of(files: &[RepoArg]) -> CommandResult<Vec<RepoArg>> {
+    let mut folders = BTreeSet::new();
+    for file in files {
+        // A hook passes names such as `org/model.bin`, which are never repositories.
+        let path = match &file.source {
+            Ok(Source::Local(path)) => path,
+            _ => Path::new(&file.display),
+        };
+        if !path.is_file() {
+            let message = format!("`--changed` requires local files, not `{}`", file.display);
+            return Err(CommandError::usage(message));
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let is_pipeline = |folder: &&Path| PIPELINES.iter().any(|name| folder.join(name).is_file());
+        folders.insert(folder.parent().filter(is_pipeline).unwrap_or(folder).to_owned());
+    }
+    // A folder sorts before the ones below it.
+    let mut outer: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        if !outer.iter().any(|above| folder.starts_with(above)) {
+            outer.push(folder);
+        }
+    }
+    let folder = |folder: PathBuf| match folder.as_os_str() {
+        name if name.is_empty() => RepoArg::local(Path::new("./")),
+        _ => RepoArg::local(&folder.join("")),
+    };
+    Ok(outer.into_iter().map(folder).collect())
 }
 
 fn exit_status(failure: Severity, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
@@ -225,13 +285,6 @@ fn write_findings(page: &mut Page<'_>, findings: &[Finding], least: Severity) ->
     Ok(())
 }
 
-/// Returns a sentence about why the tensors were not compared with `config.json`, or with the keys of a GGUF file.
-fn not_compared(set: &VerifiedSet) -> Option<String> {
-    let is_gguf = set.path.as_str().ends_with(Gguf.extension());
-    let file = if is_gguf { "the metadata" } else { "config.json" };
-    Some(format!("{file} was not compared: {}", set.config_check.reason.as_ref()?))
-}
-
 /// Groups the findings by kind. A count of unlisted findings belongs to the kind before it.
 fn by_kind(findings: &[Finding]) -> impl Iterator<Item = &[Finding]> {
     findings.chunk_by(|a, b| matches!(b, Finding::MoreFindings { .. }) || a.is_same_kind(b))
@@ -292,109 +345,4 @@ fn write_parameters(page: &mut Page<'_>, sources: ParameterSources) -> io::Resul
     let mark = if exact == Some(true) { "" } else { "~" };
     let (others, counted) = (others.collect::<String>(), thousands(counted));
     writeln!(page.out, "parameters: {mark}{counted} counted{others}")
-}
-
-/// The findings as SARIF 2.1.0, which code hosts show as annotations: the results, their kinds by name, and the sets that
-/// were not compared with a configuration.
-#[derive(Debug, Default)]
-struct SarifLog {
-    results: Vec<Value>,
-    notifications: Vec<Value>,
-    rules: BTreeMap<String, Value>,
-}
-
-impl SarifLog {
-    /// Adds the findings of a report.
-    fn add_report(&mut self, source: &RepoArg, endpoint: &Endpoint, report: &VerifyReport) {
-        for set in &report.sets {
-            if let Some(text) = not_compared(set) {
-                let file = existing(set.path.as_str(), report);
-                let mut notification = result("note", &text, &location(source, file, endpoint));
-                notification["properties"] = json!({ "configCheck": set.config_check });
-                self.notifications.push(notification);
-            }
-            for finding in &set.findings {
-                let (_, level) = severity_label(finding.severity());
-                let (kind, file) = kind_and_file(finding);
-                let file = existing(file.as_deref().unwrap_or(set.path.as_str()), report);
-                let location = location(source, file, endpoint);
-                let found = result(level, &finding.to_string(), &location);
-                self.add(found, &kind, finding.description(), "validity.md#findings");
-            }
-        }
-    }
-
-    /// Adds a source that could not be read.
-    fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
-        let location = location(source, None, endpoint);
-        let found = result("error", &message_with_causes(error), &location);
-        self.add(found, error.code(), error.kind().description(), "errors.md");
-    }
-
-    /// Adds a result, and the description of its kind with the page about it.
-    fn add(&mut self, mut found: Value, kind: &str, description: &str, page: &str) {
-        let rule = json!({
-            "id": kind,
-            "shortDescription": { "text": description },
-            "helpUri": format!("{PAGES}/{page}"),
-        });
-        self.rules.insert(kind.to_owned(), rule);
-        found["ruleId"] = kind.into();
-        self.results.push(found);
-    }
-
-    /// Returns the document.
-    fn finish(self) -> Value {
-        let driver = json!({
-            "name": "hf-meta",
-            "semanticVersion": env!("CARGO_PKG_VERSION"),
-            "rules": self.rules.into_values().collect::<Vec<_>>(),
-        });
-        json!({
-            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-            "version": "2.1.0",
-            "runs": [{
-                "tool": { "driver": driver },
-                "invocations": [{
-                    "executionSuccessful": true,
-                    "toolExecutionNotifications": self.notifications,
-                }],
-                "results": self.results,
-            }],
-        })
-    }
-}
-
-/// Returns a result, or a notification.
-fn result(level: &str, message: &str, location: &Value) -> Value {
-    json!({
-        "level": level,
-        "message": { "text": message },
-        "locations": [{ "physicalLocation": { "artifactLocation": location } }],
-    })
-}
-
-/// Returns the path of a file, or of the first file of shards without an index.
-fn existing<'a>(path: &'a str, report: &'a VerifyReport) -> Option<&'a str> {
-    let Some((start, _)) = path.split_once('*') else { return Some(path) };
-    report.filepaths.iter().map(RepoPath::as_str).find(|path| path.starts_with(start))
-}
-
-/// Returns the address of a file. Its description is the path without the escapes of a URI, for annotations of a log.
-fn location(source: &RepoArg, file: Option<&str>, endpoint: &Endpoint) -> Value {
-    let uri = source.file_url(file, endpoint);
-    let path = source.file_path(file).unwrap_or_else(|| uri.clone());
-    json!({ "uri": uri, "description": { "text": path } })
-}
-
-/// Returns the kind of a finding and the file it is about; `None` if it does not exist, or if the finding is about a set.
-fn kind_and_file(finding: &Finding) -> (String, Option<String>) {
-    let fields = serde_json::to_value(finding).unwrap_or_default();
-    let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
-    let names: &[_] = match finding {
-        Finding::MissingShard { .. } => &[],
-        Finding::WrongShard { .. } => &["found"],
-        _ => &["file", "shard", "second"],
-    };
-    (text("kind").unwrap_or_default(), names.iter().find_map(|name| text(name)))
 }

@@ -27,6 +27,7 @@ pub mod count;
 pub mod formats;
 mod ids;
 pub mod memory;
+mod repo_source;
 pub mod results;
 pub mod steps;
 mod tables;
@@ -36,6 +37,7 @@ pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 pub use formats::weight_sets::{UnsupportedWeights, WeightSet};
 pub use formats::{Dtype, RepoPath, TensorInfo};
 pub use ids::{CommitSha, IdError, RepoId, RepoKind, Revision};
+pub use repo_source::{PUBLIC_HUB_HOSTS, RepoSource, SourceError, is_local_path};
 pub use results::diff::Diff;
 pub use results::tree::Tree;
 pub use results::{

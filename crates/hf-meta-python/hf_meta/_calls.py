@@ -13,7 +13,9 @@ import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
+from ._arguments import check
 from ._native import Engine, NativeCall
+from ._results import WeightSet, to_weight_sets
 
 if TYPE_CHECKING:
     import pyarrow
@@ -47,19 +49,44 @@ class HfMetaError(Exception):
     """Raised when a repository cannot be read.
 
     `code` is an error code as in the JSON, such as `repoNotFound`. `status` is the HTTP status of the last response, and
-    `retry_after` the number of seconds until the server accepts requests again; both can be None.
+    `retry_after` the number of seconds until the server accepts requests again; both can be None. `help` says what to do,
+    if that is known; a traceback shows it as a note. `other_sets` are the weight sets to choose from, if `code` is
+    `severalSets`.
     """
 
     def __init__(
-        self, message: str, code: str, status: int | None = None, retry_after: float | None = None
+        self,
+        message: str,
+        code: str,
+        status: int | None = None,
+        retry_after: float | None = None,
+        help: str | None = None,
+        other_sets: list[WeightSet] | None = None,
     ) -> None:
-        super().__init__(message, code, status, retry_after)
+        super().__init__(message, code, status, retry_after, help, other_sets)
         self.code = code
         self.status = status
         self.retry_after = retry_after
+        self.help = help
+        self.other_sets = other_sets
+        if help:
+            _add_help(self, help)
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+def _add_help(error: BaseException, help: str) -> None:
+    # Python 3.10 has no notes.
+    if hasattr(error, "add_note"):
+        error.add_note(f"help: {help}")
+
+
+def to_error(
+    message: str, code: str, status: int | None, retry_after: float | None, help: str | None, sets: str | None
+) -> HfMetaError:
+    """Returns the error with these values. `sets` is JSON."""
+    return HfMetaError(message, code, status, retry_after, help, None if sets is None else to_weight_sets(sets))
 
 
 class Progress(NamedTuple):
@@ -129,7 +156,7 @@ class Call(Generic[T]):
         elif self._settings["quota_share"] is None:
             raise ValueError("`quota_share` must be above 0 and at most 1")
         self._name, self._arguments, self._convert = name, arguments, convert
-        self._progress = _Bar() if progress is True else progress or None
+        self._progress = _Bar() if progress is True else progress or None  # type: ignore[assignment]
         self._outage: str | None = None
 
     def _start(self, done: Callable[..., None]) -> NativeCall:
@@ -246,6 +273,7 @@ def blocking(call: Callable[P, Call[T]], module: str) -> Callable[P, T]:
 
     @functools.wraps(call)
     def function(*args: P.args, **kwargs: P.kwargs) -> T:
+        check(call, args, kwargs)
         return call(*args, **kwargs).wait()
 
     _describe(function, call, module)
@@ -257,6 +285,7 @@ def awaitable(call: Callable[P, Call[T]], module: str) -> Callable[P, Coroutine[
 
     @functools.wraps(call)
     async def function(*args: P.args, **kwargs: P.kwargs) -> T:
+        check(call, args, kwargs)
         return await call(*args, **kwargs).awaited()
 
     _describe(function, call, module)

@@ -31,9 +31,14 @@ def inspect(
     weights: Literal["safetensors", "gguf", "pytorch"] | None = None,
     plan: Literal["exact", "prefetch", "hub"] = "exact",
     headers: bool = False,
-    memory: int | None = None,
+    memory: bool | int | str | None = None,
     fit: int | str | None = None,
+    batch: int | None = None,
+    cache_dtype: str | None = None,
     engine: Literal["stored", "vllm", "llama.cpp"] | None = None,
+    tp: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    gpu_memory_utilization: float | None = None,
     endpoint: str | None = None,
     token: str | bool | None = None,
     timeout: float | None = None,
@@ -43,16 +48,31 @@ def inspect(
 
     `revision`, `path`, `weights`, `plan`, `endpoint`, `token` and `timeout` (in seconds) correspond to the command-line options.
     With `headers=True`, the result also contains `header`, or `index` and `headers`. With `cache=False`, the header cache
-    is neither read nor written. With `memory`, a context length in tokens or 0 for the maximum of the model, the result
-    contains `memory`: the bytes of the weights and the cache. With `fit`, a size in bytes or a text such as "24GB",
-    `memory.fits` is the answer whether the model fits. `engine` is the program that stores the cache.
+    is neither read nor written. With `memory=True`, the result contains `memory`: the bytes of the weights and the cache at
+    the maximum context of the model; a number of tokens, or text such as "32k", selects another context. With `fit`, a
+    size in bytes or a text such as "24GB", `memory.fits` is the answer whether the model fits. `engine` is the program that
+    stores the cache. `batch`, `cache_dtype`, `tp`, `max_num_batched_tokens` and `gpu_memory_utilization` correspond to the
+    command-line options, too, and need `memory` or `fit`.
 
     Raises HfMetaError if the source cannot be read, OSError if a local file cannot be read, and ValueError if an argument
     is invalid.
     """
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
-    size = f"{fit}B" if isinstance(fit, int) else fit
-    return Call("inspect", settings, _name(source), revision, path, weights, plan, headers, memory, size, engine, cache, convert=to_report)
+    options = {
+        "budget": fit if fit is None or isinstance(fit, str) else f"{int(fit)}B",
+        "batch": batch,
+        "cacheDtype": cache_dtype,
+        "engine": engine,
+        "tp": tp,
+        "maxNumBatchedTokens": max_num_batched_tokens,
+        "gpuMemoryUtilization": gpu_memory_utilization,
+    }
+    given = [(name, str(value)) for name, value in options.items() if value is not None]
+    has_memory = memory is not None and memory is not False
+    # The maximum of the model is the default, as in the command.
+    if has_memory and memory is not True and memory != 0:
+        given.append(("context", str(memory)))
+    return Call("inspect", settings, _name(source), revision, path, weights, plan, headers, has_memory, given, cache, convert=to_report)
 
 
 def verify(
@@ -94,9 +114,11 @@ def diff(
     return Call("diff", settings, _name(before), _name(after), ignore_shards, convert=to_diff)
 
 
-def _name(source: str | os.PathLike[str]) -> str:
-    """Returns the text of a source. `"gpt2"` is a repository, and `Path("gpt2")` a local folder."""
-    return os.path.abspath(source) if isinstance(source, os.PathLike) else source
+def _name(source: str | os.PathLike[str]) -> tuple[str, str]:
+    """Returns a source and its name in results. `"gpt2"` is a repository, and `Path("gpt2")` a local folder."""
+    if isinstance(source, os.PathLike):
+        return os.path.abspath(source), os.fspath(source)
+    return source, source
 
 
 def get_safetensors_metadata(
@@ -115,7 +137,7 @@ def get_safetensors_metadata(
     if repo_type not in (None, "model"):
         repo_id = f"{repo_type}s/{repo_id}"
     settings: Settings = {"token": token, "timeout": timeout}
-    return Call("inspect", settings, repo_id, revision, None, None, "exact", True, None, None, None, True, convert=to_repo_metadata)
+    return Call("inspect", settings, _name(repo_id), revision, None, None, "exact", True, False, [], True, convert=to_repo_metadata)
 
 
 def read(repos: Any, **settings: Unpack[Settings]) -> Call[pyarrow.RecordBatch]:
@@ -123,8 +145,8 @@ def read(repos: Any, **settings: Unpack[Settings]) -> Call[pyarrow.RecordBatch]:
 
     `repos` is an iterable of names, of rows or of `huggingface_hub.ModelInfo`s, or a table with the names in a column
     `repo`, `id`, `modelId` or `repository`, or a column of names: of pyarrow, Polars, pandas, DuckDB, `datasets`, or any
-    other library with the Arrow PyCapsule interface. Further columns of `census.list`, such as `commit` and `files`, save
-    requests. Requires pyarrow. `hf_meta.Settings` describes the settings.
+    other library with the Arrow PyCapsule interface. A name can be a local folder: a `pathlib.Path`, or text such as
+    "folder/" or "./folder". Further columns of `census.list`, such as `commit` and `files`, save requests. Requires pyarrow. `hf_meta.Settings` describes the settings.
 
     A repository that cannot be read is a row whose `status` and `error_kind` give the reason. Raises ValueError if there
     is no column of names or a setting is invalid.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,8 @@ def _row(repo: Any) -> Mapping[str, Any]:
     """Returns the columns of a name, a row or a `ModelInfo`."""
     if repo is None or isinstance(repo, str):
         return {"repo": repo}
+    if isinstance(repo, os.PathLike):
+        return {"repo": os.path.abspath(repo)}
     if isinstance(repo, Mapping):
         return repo
     if not hasattr(repo, "id"):

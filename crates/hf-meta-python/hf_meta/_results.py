@@ -159,6 +159,7 @@ class MemoryUsage:
     components: list[dict[str, Any]] | None = None
     vllm: dict[str, Any] | None = None
     budget_bytes: int | None = None
+    usable_bytes: int | None = None
     fits: bool | None = None
     reason: dict[str, Any] | None = None
     longest_context: int | None = None
@@ -251,16 +252,29 @@ class CountReport:
         return self._json
 
     def _repr_html_(self) -> str:
-        columns = "dtype", "parameters", "elements", "bytes"
         names = sorted(self.byte_count, key=lambda dtype: -self.parameter_count.get(dtype, 0))
         counts = self.parameter_count, self.element_count, self.byte_count
-        rows = {dtype: [count.get(dtype, 0) for count in counts] for dtype in names}
-        rows["total"] = [self.parameter_total, self.element_total, self.byte_total]
-        cells = ["".join(f"<th>{column}</th>" for column in columns)]
-        for dtype, numbers in rows.items():
-            cells.append(f"<td>{html.escape(dtype)}</td>" + "".join(f"<td>{number:,}</td>" for number in numbers))
-        lines = "".join(f"<tr>{line}</tr>" for line in cells)
-        return f"<table><caption>{html.escape(self.source)}</caption>{lines}</table>"
+        rows = [(dtype, *(count.get(dtype, 0) for count in counts)) for dtype in names]
+        rows.append(("total", self.parameter_total, self.element_total, self.byte_total))
+        return _table(self.source, ("dtype", "parameters", "elements", "bytes"), rows)
+
+
+# The maximum number of rows in the table of a notebook.
+_MAX_ROWS = 50
+
+
+def _table(caption: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    """Returns a table for notebooks. All texts are escaped. Long tables end with the number of the other rows."""
+
+    def text(value: Any) -> str:
+        return f"{value:,}" if isinstance(value, int) else html.escape("" if value is None else str(value))
+
+    lines = ["".join(f"<th>{column}</th>" for column in columns)]
+    lines += ["".join(f"<td>{text(value)}</td>" for value in row) for row in rows[:_MAX_ROWS]]
+    if len(rows) > _MAX_ROWS:
+        lines.append(f'<td colspan="{len(columns)}">{len(rows) - _MAX_ROWS:,} more</td>')
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><caption>{html.escape(caption)}</caption>{body}</table>"
 
 
 @dataclass(frozen=True)
@@ -280,7 +294,10 @@ class VerifiedSet:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """The findings of a repository, a URL or a path. `to_json` returns the JSON of `hf-meta verify --json`."""
+    """The findings of a repository, a URL or a path. `to_json` returns the JSON of `hf-meta verify --json`.
+
+    A report is true if it is `valid`.
+    """
 
     source: str
     valid: bool
@@ -298,9 +315,18 @@ class VerifyReport:
     unchecked: list[str] | None = None
     _json: str = field(default="", repr=False, compare=False)
 
+    def __bool__(self) -> bool:
+        return self.valid
+
     def to_json(self) -> str:
         """Returns the JSON that `hf-meta verify --json` prints."""
         return self._json
+
+    def _repr_html_(self) -> str:
+        word = "valid" if self.valid else "not valid"
+        caption = f"{self.source}: {word}, {self.valid_files:,} of {self.files:,} files, {self.tensors:,} tensors"
+        rows = [(finding.severity, finding.kind, finding.message) for finding in self.findings]
+        return _table(caption, ("severity", "kind", "message"), rows)
 
 
 @dataclass(frozen=True)
@@ -331,7 +357,10 @@ class TensorChange:
 
 @dataclass(frozen=True)
 class Diff:
-    """The differences between two checkpoints. `to_json` returns the JSON of `hf-meta diff --json`."""
+    """The differences between two checkpoints. `to_json` returns the JSON of `hf-meta diff --json`.
+
+    It is true if there are differences, like a list of them.
+    """
 
     equal: bool
     before: DiffSide
@@ -347,9 +376,26 @@ class Diff:
     quantized: dict[str, Any] | None = None
     _json: str = field(default="", repr=False, compare=False)
 
+    def __bool__(self) -> bool:
+        return not self.equal
+
     def to_json(self) -> str:
         """Returns the JSON that `hf-meta diff --json` prints."""
         return self._json
+
+    def _repr_html_(self) -> str:
+        counts = [f"{getattr(self, kind):,} {kind}" for kind in ("removed", "added", "reshaped", "retyped", "moved")]
+        caption = f"{self.before.source} → {self.after.source}: {', '.join(counts)}, {self.unchanged:,} unchanged"
+        rows = [
+            (change.tensor, ", ".join(change.kinds), _state(change.before), _state(change.after))
+            for change in self.changes
+        ]
+        return _table(caption, ("tensor", "change", "before", "after"), rows)
+
+
+def _state(state: dict[str, Any] | None) -> str | None:
+    """Returns the dtype, the shape and the file of a tensor as text."""
+    return None if state is None else " ".join(str(value) for value in state.values())
 
 
 @dataclass(frozen=True)
@@ -396,6 +442,12 @@ def to_verification(text: str) -> VerifyReport:
     """Returns the verification with this JSON."""
     report: VerifyReport = _decode(VerifyReport, {**json.loads(text), "_json": text})
     return report
+
+
+def to_weight_sets(text: str) -> list[WeightSet]:
+    """Returns the weight sets with this JSON."""
+    sets: list[WeightSet] = _decode(list[WeightSet], json.loads(text))
+    return sets
 
 
 def to_diff(text: str) -> Diff:

@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
-use hf_meta::memory::{MemoryOptions, parse_size};
 use hf_meta::results::Plan;
 use hf_meta::results::diff::Diff;
 use hf_meta::{
-    CacheMode, Client, ClientBuilder, DiskCache, ErrorKind, Model, RetryPolicy, Source,
+    CacheMode, Client, ClientBuilder, DiskCache, Endpoint, ErrorKind, Model, RetryPolicy, Source,
     environment_token,
 };
 use hf_meta_census::arrow_array::RecordBatch;
@@ -28,7 +27,8 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::error::exception;
+use crate::help::{CallError, Help, NamedSource, about};
+use crate::memory::memory_options;
 
 /// The time that calls have to end when the interpreter exits.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,6 +58,17 @@ struct Request {
     contact: Option<String>,
     /// The time in seconds after which an outage ends a call that reads many repositories.
     max_outage: f64,
+}
+
+impl Request {
+    /// Returns the origin of the token.
+    fn token_source(&self) -> Option<String> {
+        match self.token.as_deref() {
+            None => environment_token().map(|(_, source)| source),
+            Some("") => None,
+            Some(_) => Some("`token`".to_owned()),
+        }
+    }
 }
 
 /// The progress of a call, its end, and its limits on concurrent repositories and on an outage.
@@ -152,38 +163,34 @@ impl Engine {
     fn inspect(
         &self,
         request: Request,
-        source: String,
+        source: NamedSource,
         revision: Option<String>,
         path: Option<String>,
         weights: Option<String>,
         plan: &str,
         headers: bool,
-        memory: Option<i64>,
-        fit: Option<String>,
-        engine: Option<String>,
+        has_memory: bool,
+        options: Vec<(String, String)>,
         cache: bool,
     ) -> PyResult<NativeCall> {
         let (plan, timeout) = (plan_by_name(plan)?, timeout(request.timeout)?);
-        let memory = memory.map(u64::try_from).transpose();
-        let memory = memory.map_err(|_| PyValueError::new_err("`memory` must not be negative"))?;
-        let invalid = |name| move || PyValueError::new_err(format!("`{name}` is invalid"));
-        let budget = fit.map(|size| parse_size(&size).ok_or_else(invalid("fit"))).transpose()?;
-        let engine = engine.map(|name| name.parse().ok().ok_or_else(invalid("engine")));
-        let engine = engine.transpose()?.unwrap_or_default();
-        let sources = [source.clone()];
-        self.start(request, &sources, move |client, _| async move {
-            let model = model(&client, &source, timeout)?.plan(plan);
+        let options = memory_options(has_memory, &options)?;
+        self.start(request, vec![source.clone()], move |client, _| async move {
+            let model = model(&client, &source, timeout).map_err(about(0))?.plan(plan);
             let model = model.revision(revision.as_deref()).path(path.as_deref());
             let mut model = model.format(weights.as_deref());
             if !cache {
                 model = model.cache_mode(CacheMode::Bypass);
             }
-            if memory.is_some() || budget.is_some() {
-                let context = memory.filter(|context| *context > 0);
-                let options = MemoryOptions { context, budget, engine, ..MemoryOptions::default() };
+            if let Some(options) = options {
                 model = model.memory(options);
             }
-            if headers { to_json(&model.inspect().await?) } else { to_json(&model.count().await?) }
+            let json = if headers {
+                model.inspect().await.map(|weights| to_json(&weights))
+            } else {
+                model.count().await.map(|report| to_json(&report))
+            };
+            json.map_err(about(0))?.map_err(CallError::from)
         })
     }
 
@@ -192,24 +199,26 @@ impl Engine {
     fn verify(
         &self,
         request: Request,
-        source: String,
+        source: NamedSource,
         revision: Option<String>,
         path: Option<String>,
         weights: Option<String>,
         all: bool,
-        base: Option<String>,
+        base: Option<NamedSource>,
     ) -> PyResult<NativeCall> {
         let timeout = timeout(request.timeout)?;
-        let sources: Vec<_> = [source.clone()].into_iter().chain(base.clone()).collect();
-        self.start(request, &sources, move |client, _| async move {
-            let base = base.map(|base| model(&client, &base, timeout)).transpose()?;
-            let model = model(&client, &source, timeout)?.all_sets(all).format(weights.as_deref());
+        let sources = [source.clone()].into_iter().chain(base.clone()).collect();
+        self.start(request, sources, move |client, _| async move {
+            let base = base.map(|base| model(&client, &base, timeout)).transpose();
+            let base = base.map_err(about(1))?;
+            let model = model(&client, &source, timeout).map_err(about(0))?;
+            let model = model.all_sets(all).format(weights.as_deref());
             let model = model.revision(revision.as_deref()).path(path.as_deref());
-            let mut report = model.verify().await?;
+            let mut report = model.verify().await.map_err(about(0))?;
             if let Some(base) = base {
-                report.check_base(&base.inspect().await?);
+                report.check_base(&base.inspect().await.map_err(about(1))?);
             }
-            to_json(&report)
+            to_json(&report).map_err(CallError::from)
         })
     }
 
@@ -217,21 +226,25 @@ impl Engine {
     fn diff(
         &self,
         request: Request,
-        before: String,
-        after: String,
+        before: NamedSource,
+        after: NamedSource,
         ignore_shards: bool,
     ) -> PyResult<NativeCall> {
         let timeout = timeout(request.timeout)?;
-        self.start(request, &[before.clone(), after.clone()], move |client, _| async move {
-            let [before, after] = [before, after].map(|source| model(&client, &source, timeout));
-            let (before, after) = tokio::try_join!(before?.inspect(), after?.inspect())?;
-            to_json(&Diff::new(&before, &after, ignore_shards))
+        let sources = vec![before.clone(), after.clone()];
+        self.start(request, sources, move |client, _| async move {
+            let read = async |number, source| {
+                let reading = async { model(&client, source, timeout)?.inspect().await };
+                reading.await.map_err(about(number))
+            };
+            let (before, after) = tokio::try_join!(read(0, &before), read(1, &after))?;
+            to_json(&Diff::new(&before, &after, ignore_shards)).map_err(CallError::from)
         })
     }
 
     /// Reads the repositories of a record batch. The result is their rows in the same order.
     fn read(&self, request: Request, repos: PyArrowType<RecordBatch>) -> PyResult<NativeCall> {
-        self.start(request, &[], move |client, job| async move {
+        self.start(request, Vec::new(), move |client, job| async move {
             let (jobs, max_outage) = (job.jobs, job.max_outage);
             let rows = read_batch(&client, &repos.0, jobs, max_outage, job.report()).await;
             rows.map(PyArrowType)
@@ -248,7 +261,7 @@ impl Engine {
         since: Option<i64>,
         since_list: Option<PathBuf>,
     ) -> PyResult<NativeCall> {
-        self.start(request, &[], move |client, job| async move {
+        self.start(request, Vec::new(), move |client, job| async move {
             let mut listing = Listing::new().filter(filter.as_deref()).author(author.as_deref());
             if let Some(list) = since_list {
                 listing = listing.update(&list)?;
@@ -271,7 +284,7 @@ impl Engine {
         slice: (usize, usize),
         previous: Option<String>,
     ) -> PyResult<NativeCall> {
-        self.start(request, &[], move |client, job| async move {
+        self.start(request, Vec::new(), move |client, job| async move {
             let manifest = Manifest::open(&list, column.as_deref())?;
             let census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
             census.previous(previous.as_deref()).read(&manifest).await.map(summary)
@@ -280,14 +293,14 @@ impl Engine {
 
     /// Reads the failed repositories of a census again. The result is the [`Summary`].
     fn census_retry(&self, request: Request, target: String) -> PyResult<NativeCall> {
-        self.start(request, &[], move |client, job| async move {
+        self.start(request, Vec::new(), move |client, job| async move {
             job.set(Census::open(client, &target)?).retry().await.map(summary)
         })
     }
 
     /// Recounts the stored headers of a census. The result is the [`Summary`].
     fn census_count(&self, request: Request, target: String) -> PyResult<NativeCall> {
-        self.start(request, &[], move |client, job| async move {
+        self.start(request, Vec::new(), move |client, job| async move {
             job.set(Census::open(client, &target)?).count().await.map(summary)
         })
     }
@@ -299,7 +312,7 @@ impl Engine {
         target: String,
         output: String,
     ) -> PyResult<NativeCall> {
-        self.start(request, &[], move |client, job| {
+        self.start(request, Vec::new(), move |client, job| {
             blocking(async move { job.set(Census::open(client, &target)?).pack(&output).await })
         })
     }
@@ -314,7 +327,7 @@ impl Engine {
         license: Option<String>,
         tensors: bool,
     ) -> PyResult<NativeCall> {
-        self.start(request, &[], move |client, job| {
+        self.start(request, Vec::new(), move |client, job| {
             blocking(async move {
                 let options = PublishOptions { title, license, tensors };
                 job.set(Census::open(client, &target)?).publish(&output, &options).await
@@ -324,7 +337,7 @@ impl Engine {
 
     /// Compares two censuses. The result is the JSON of the changes.
     fn census_diff(&self, request: Request, before: String, after: String) -> PyResult<NativeCall> {
-        self.start(request, &[], move |_, _| {
+        self.start(request, Vec::new(), move |_, _| {
             blocking(async move { to_json(&diff(&before, &after).await?) })
         })
     }
@@ -337,7 +350,7 @@ impl Engine {
         sample: usize,
         seed: u64,
     ) -> PyResult<NativeCall> {
-        self.start(request, &[], move |client, _| async move {
+        self.start(request, Vec::new(), move |client, _| async move {
             to_json(&verify(&client, &target, sample, seed).await?.1)
         })
     }
@@ -346,7 +359,7 @@ impl Engine {
 impl Engine {
     /// Returns the client for these settings and the settings of the environment. With a share of the quota, it is a client for
     /// many repositories, which has no cache. Unusable settings are an error unless all sources are local.
-    fn client(&self, request: &Request, sources: &[String]) -> PyResult<Client> {
+    fn client(&self, request: &Request, help: &mut Help) -> PyResult<Client> {
         let share = request.quota_share.filter(|share| *share > 0.0 && *share <= 1.0);
         if share != request.quota_share {
             return Err(PyValueError::new_err("`quota_share` must be above 0 and at most 1"));
@@ -354,7 +367,6 @@ impl Engine {
         if !(1..=1_000).contains(&request.jobs) {
             return Err(PyValueError::new_err("`jobs` must be between 1 and 1,000"));
         }
-        let failed = |error: hf_meta::Error| exception(&error.into());
         let timeout = timeout(request.timeout)?.filter(|_| share.is_some());
         let (endpoint, contact) = (request.endpoint.clone(), request.contact.clone());
         let mut environment = DefaultHasher::new();
@@ -362,19 +374,22 @@ impl Engine {
         environment_token().hash(&mut environment);
         let key = (endpoint, share.map(f64::to_bits), timeout, contact, environment.finish());
         // The clients are locked only without Python, which may switch to a thread that waits for them.
-        let (client, unusable) = self.shared_client(key, request).map_err(failed)?;
-        let is_local =
-            |text: &String| matches!(Source::parse(text, client.endpoint()), Ok(Source::Local(_)));
+        let (client, unusable) =
+            self.shared_client(key, request).map_err(|error| help.exception(&about(0)(error)))?;
+        help.endpoint = client.endpoint().clone();
+        let is_local = |(text, _): &NamedSource| {
+            matches!(Source::parse(text, client.endpoint()), Ok(Source::Local(_)))
+        };
         if let Some(error) = unusable
-            && (sources.is_empty() || !sources.iter().all(is_local))
+            && (help.sources.is_empty() || !help.sources.iter().all(is_local))
         {
-            return Err(failed(error));
+            return Err(help.exception(&about(0)(error)));
         }
         request
             .token
             .as_ref()
             .map_or(Ok(client.clone()), |token| client.with_token(token))
-            .map_err(failed)
+            .map_err(|error| help.exception(&about(0)(error)))
     }
 
     /// Returns the client with this key, which is built if there is none.
@@ -394,17 +409,25 @@ impl Engine {
     }
 
     /// Starts a call that reads some sources, or repositories of the Hub if there are none.
-    fn start<T, Call>(
+    fn start<T, Failed, Call>(
         &self,
         request: Request,
-        sources: &[String],
+        sources: Vec<NamedSource>,
         call: impl FnOnce(Client, Job) -> Call,
     ) -> PyResult<NativeCall>
     where
         T: for<'py> IntoPyObject<'py> + Send + 'static,
-        Call: Future<Output = Result<T, CensusError>> + Send + 'static,
+        Failed: Into<CallError> + Send + 'static,
+        Call: Future<Output = Result<T, Failed>> + Send + 'static,
     {
-        let client = self.client(&request, sources)?;
+        let mut help = Help {
+            // The two sources of a comparison have no separate paths.
+            has_path: sources.len() < 2,
+            sources,
+            endpoint: Endpoint::default(),
+            token_source: request.token_source(),
+        };
+        let client = self.client(&request, &mut help)?;
         let (progress, stop) = (Arc::default(), Arc::default());
         let jobs = usize::try_from(request.jobs).unwrap_or_default();
         let max_outage = Duration::try_from_secs_f64(request.max_outage)
@@ -427,7 +450,7 @@ impl Engine {
                 Python::try_attach(|py| {
                     let result = match result {
                         Ok(Ok(result)) => result.into_bound_py_any(py),
-                        Ok(Err(error)) => Err(exception(&error)),
+                        Ok(Err(error)) => Err(help.exception(&error.into())),
                         Err(_) => Err(PyRuntimeError::new_err("the call has panicked")),
                     };
                     let result = match result {
@@ -500,10 +523,12 @@ fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
 /// Returns a call that reads a source.
 fn model(
     client: &Client,
-    source: &str,
+    (source, name): &NamedSource,
     timeout: Option<Duration>,
 ) -> Result<Model, hf_meta::Error> {
-    let model = client.source(Source::parse(source, client.endpoint())?);
+    let source = Source::parse(source, client.endpoint())?;
+    let name = source.as_given(name);
+    let model = client.source(source).named(&name);
     Ok(match timeout {
         Some(timeout) => model.timeout(timeout),
         None => model,

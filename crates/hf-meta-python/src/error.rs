@@ -11,14 +11,20 @@ use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueEr
 use pyo3::prelude::*;
 
 /// Returns an error as an exception: an `OSError` for files, a `ValueError` for lists and tables that cannot be used, a
-/// `hf_meta.HfMetaError` for the Hub, and a `RuntimeError` for an incomplete census.
-pub(crate) fn exception(error: &CensusError) -> PyErr {
+/// `hf_meta.HfMetaError` for the Hub, and a `RuntimeError` for an incomplete census. `hint` says what to do about an error.
+pub(crate) fn exception(error: &CensusError, hint: impl Fn(&Error) -> Option<String>) -> PyErr {
+    let help = find::<Error>(error).and_then(&hint);
+    let hub_exception = |message, error: &Error| hub_exception(message, error, help.as_deref());
     match error {
         CensusError::Hub(error) => match error {
             Error::Io { file, .. } | Error::FileNotFound { file, .. } => {
                 let is_local =
                     error.kind() == ErrorKind::LocalIo || find::<io::Error>(error).is_some();
-                if is_local { os_error(error, file) } else { hub_exception(error.chain(), error) }
+                if is_local {
+                    with_help(os_error(error, file), help.as_deref())
+                } else {
+                    hub_exception(error.chain(), error)
+                }
             }
             _ => hub_exception(error.chain(), error),
         },
@@ -35,16 +41,32 @@ pub(crate) fn exception(error: &CensusError) -> PyErr {
 }
 
 /// Returns a `hf_meta.HfMetaError`, which is defined in Python.
-fn hub_exception(message: String, error: &Error) -> PyErr {
+fn hub_exception(message: String, error: &Error, help: Option<&str>) -> PyErr {
     let retry_after = error.retry_after().map(|wait| wait.as_secs_f64());
-    let arguments = (message, error.code(), error.status(), retry_after);
+    let sets = match error {
+        Error::SeveralSets { sets, .. } => serde_json::to_string(sets).ok(),
+        _ => None,
+    };
+    let arguments = (message, error.code(), error.status(), retry_after, help, sets);
     Python::attach(|py| {
-        let class = py.import("hf_meta").and_then(|module| module.getattr("HfMetaError"));
-        match class.and_then(|class| class.call1(arguments)) {
+        let function = py.import("hf_meta._calls").and_then(|module| module.getattr("to_error"));
+        match function.and_then(|function| function.call1(arguments)) {
             Ok(exception) => PyErr::from_value(exception),
             Err(error) => error,
         }
     })
+}
+
+/// Adds the help to an exception of Python, as an attribute and as a note.
+fn with_help(error: PyErr, help: Option<&str>) -> PyErr {
+    let Some(help) = help else { return error };
+    Python::attach(|py| {
+        let value = error.value(py);
+        // Python 3.10 has no notes.
+        let _ = value.setattr("help", help);
+        let _ = value.call_method1("add_note", (format!("help: {help}"),));
+    });
+    error
 }
 
 /// Returns an `OSError`, or the subclass of its number, such as `FileNotFoundError`.

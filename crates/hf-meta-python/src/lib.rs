@@ -4,6 +4,8 @@
 
 mod engine;
 mod error;
+mod help;
+mod memory;
 
 /// The native part of `hf_meta`.
 #[pyo3::pymodule(gil_used = false)]

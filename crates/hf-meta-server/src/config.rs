@@ -109,10 +109,10 @@ pub struct ServiceConfig {
     #[cfg_attr(feature = "clap", arg(long, value_name = "SECRET", hide_env_values = true))]
     pub webhook_secret: Option<WebhookSecret>,
 
-    /// Time during which new connections are still accepted after a shutdown begins and `/readyz` returns 503
-    /// [default: none]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds))]
-    pub drain_delay: Option<Duration>,
+    /// Time during which new connections are still accepted after a shutdown begins and `/readyz` returns 503, so that
+    /// load balancers notice it
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = seconds(Self::default().drain_delay)))]
+    pub drain_delay: Duration,
 
     /// Time that requests in flight are given to complete at shutdown
     #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = seconds(Self::default().shutdown_timeout)))]
@@ -139,8 +139,11 @@ fn seconds(duration: Duration) -> String {
 #[cfg(feature = "clap")]
 fn inspector(folder: &str) -> Result<PathBuf, &'static str> {
     let folder = PathBuf::from(folder);
-    let has_page = folder.join("page/index.html").is_file();
-    has_page.then_some(folder).ok_or("the folder has no `page/index.html`")
+    let has_page =
+        ["page/index.html", "esm/index.js"].iter().all(|file| folder.join(file).is_file());
+    has_page
+        .then_some(folder)
+        .ok_or("it is not the built npm package: `page/index.html` or `esm/index.js` is missing")
 }
 
 impl Default for ServiceConfig {
@@ -160,7 +163,7 @@ impl Default for ServiceConfig {
             public_url: None,
             max_connections: 10_000,
             client_timeout: Duration::from_secs(30),
-            drain_delay: None,
+            drain_delay: Duration::from_secs(5),
             shutdown_timeout: Duration::from_secs(10),
             allowed_owners: Vec::new(),
             frame_ancestors: None,

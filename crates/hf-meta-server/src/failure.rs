@@ -10,32 +10,61 @@ use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::{Error, ErrorKind, HttpErrorKind, HubReportedCount};
 use hf_meta_badge::{Badge, Metric, MetricValues, short_reason};
 
-/// A failure: an error in JSON, a placeholder on a badge, and a message on the page. Its schema is `Failure` in
-/// `openapi.json`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// A failure: an error in JSON, a placeholder on a badge, and a message on the page.
+#[derive(Debug)]
 pub(super) struct Failure {
     /// The code of the library's error, or one of the four codes that only a service has: `pending`, `busy`,
     /// `queryTooLong` and `tooManyFiles`.
     pub(super) code: &'static str,
-    /// The message. Responses omit the causes.
+    /// The message without its causes.
     pub(super) error: String,
+    /// The details of an error of the library.
+    details: Option<Box<Details>>,
     /// The parameter count that the Hub reports for a gated repository. It is not verified.
-    #[serde(skip_serializing_if = "Option::is_none")]
     hub_reported: Option<Box<HubReportedCount>>,
     /// The first weight sets to choose from.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) sets: Vec<WeightSet>,
     /// A sentence about what to do next, unless the message says it.
-    #[serde(skip)]
     pub(super) help: &'static str,
     /// The reason to show on a badge, in one or two words.
-    #[serde(skip)]
     short_reason: &'static str,
-    #[serde(skip)]
     status: StatusCode,
-    #[serde(skip)]
     lifetime: Lifetime,
+}
+
+/// The details of an error of the library.
+#[derive(Debug)]
+struct Details {
+    /// The message with its causes.
+    message: String,
+    /// The HTTP status of the response of the Hub, if there was one.
+    status: Option<u16>,
+    /// The time in seconds until the Hub accepts requests again, if it states one.
+    retry_after: Option<u64>,
+}
+
+/// The JSON of a failure, in the form of the command. Its schema is `Failure` in `openapi.json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FailureDocument<'a> {
+    source: &'a str,
+    error: ErrorDocument<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hub_reported: Option<&'a HubReportedCount>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    other_sets: &'a [WeightSet],
+}
+
+/// The error in the JSON of a failure.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorDocument<'a> {
+    code: &'static str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
 }
 
 /// The lifetime of a failure.
@@ -67,8 +96,17 @@ impl Failure {
         short_reason: &'static str,
         error: impl Into<String>,
     ) -> Self {
-        let (hub_reported, sets, help, error) = (None, Vec::new(), "", error.into());
-        Self { code, error, hub_reported, sets, help, short_reason, status, lifetime }
+        Self {
+            code,
+            error: error.into(),
+            details: None,
+            hub_reported: None,
+            sets: Vec::new(),
+            help: "",
+            short_reason,
+            status,
+            lifetime,
+        }
     }
 
     /// Creates the failure of a lookup, for a gated repository with the count that the Hub reports.
@@ -79,13 +117,22 @@ impl Failure {
         }
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let (lifetime, help) = lifetime_and_help(error.kind());
-        let failure = Self::new(error.code(), status, lifetime, short_reason(&error), message);
+        let failure = Self {
+            details: Some(Box::new(Details {
+                message: error.chain(),
+                status: error.status(),
+                retry_after: error.retry_after_secs(),
+            })),
+            hub_reported: reported.map(Box::new),
+            help,
+            ..Self::new(error.code(), status, lifetime, short_reason(&error), message)
+        };
         let mut sets = match error {
             Error::SeveralSets { sets, .. } => sets,
             _ => Vec::new(),
         };
         sets.truncate(MAX_SETS);
-        Self { hub_reported: reported.map(Box::new), sets, help, ..failure }
+        Self { sets, ..failure }
     }
 
     /// Creates the failure of weights that take too many requests.
@@ -184,14 +231,26 @@ impl Failure {
         }
     }
 
-    /// Returns the response of the JSON API.
-    pub(super) fn json(&self) -> Reply {
+    /// Returns the response of the JSON API for a source.
+    pub(super) fn json(&self, source: &str) -> Reply {
         let policy = match self.lifetime {
             Lifetime::Malformed | Lifetime::Transient => CachePolicy::Short(Duration::from_secs(5)),
             _ => self.badge_policy(),
         };
+        let details = self.details.as_deref();
+        let document = FailureDocument {
+            source,
+            error: ErrorDocument {
+                code: self.code,
+                message: details.map_or(&self.error, |details| &details.message),
+                status: details.and_then(|details| details.status),
+                retry_after: details.and_then(|details| details.retry_after),
+            },
+            hub_reported: self.hub_reported.as_deref(),
+            other_sets: &self.sets,
+        };
         // Serializing numbers and strings cannot fail.
-        Reply::json(self.status, serde_json::to_vec(self).unwrap_or_default(), policy)
+        Reply::json(self.status, serde_json::to_vec(&document).unwrap_or_default(), policy)
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::config::ServiceConfig;
 use super::failure::Failure;
+use super::hub_outage::HubOutage;
 use super::lookup_budget::{EarlyExit, FIRST_REQUESTS, LookupBudget, LookupCause, LookupLimits};
 use super::lookup_result::LookupResult;
 use super::metrics::{ResultSource, ServerMetrics};
@@ -33,6 +34,7 @@ pub(super) struct Lookups {
     /// The maximum number of queued and running lookups.
     max_in_flight: usize,
     limits: Arc<LookupLimits>,
+    outage: HubOutage,
     metrics: Arc<ServerMetrics>,
 }
 
@@ -54,6 +56,7 @@ impl Lookups {
             permits: Semaphore::new(max_concurrent),
             max_in_flight: config.max_queued_lookups.saturating_add(max_concurrent),
             limits: Arc::new(LookupLimits::new(config)),
+            outage: HubOutage::default(),
             metrics,
         })
     }
@@ -204,6 +207,9 @@ impl Lookups {
             Either::Right((result, _)) => Ok(result),
         };
         self.metrics.upstream_requests.inc_by(budget.end());
+        let stats = budget.meter.stats();
+        self.metrics.cache_hits.inc_by(stats.cache_hits);
+        self.metrics.cache_misses.inc_by(stats.cache_misses);
         read
     }
 
@@ -221,9 +227,21 @@ impl Lookups {
             .large_calls(&self.limits.large_calls)
             .cache_mode(if is_outdated { CacheMode::Revalidate } else { CacheMode::Default });
         let error = match model.count().await {
-            Ok(report) => return report.into(),
+            Ok(report) => {
+                if report.fetch.stale {
+                    self.outage.failed(&"an expired result of the header cache was used");
+                } else if report.fetch.requests > 0 {
+                    self.outage.responded();
+                }
+                return report.into();
+            }
             Err(error) => error,
         };
+        if HubOutage::is_outage(&error) {
+            self.outage.failed(&chain(&error));
+        } else {
+            self.outage.responded();
+        }
         let reported = match error.kind() {
             ErrorKind::Gated => model.hub_reported_count().await.ok().flatten(),
             _ => None,

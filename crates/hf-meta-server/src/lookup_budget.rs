@@ -42,7 +42,11 @@ impl LookupLimits {
         let of_client = || TokenBuckets::per_minute(per_client, per_client.max(largest));
         Self {
             clients: of_client(),
-            all_clients: TokenBuckets::per_minute(all_clients, all_clients.max(largest)),
+            // Larger than the bucket of a client, or the burst of one client would reject all others.
+            all_clients: TokenBuckets::per_minute(
+                all_clients,
+                all_clients.max(per_client.max(largest).saturating_mul(2)),
+            ),
             refreshes: of_client(),
             max_requests,
             large_calls: LargeCallLimit::new(1),
@@ -211,6 +215,21 @@ mod tests {
         let late = budget(&limits);
         assert!(!late.allows(Demand::Requests(1)));
         assert!(matches!(late.exit.get(), Some(EarlyExit::NoBudget)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_burst_of_one_client_leaves_room_for_others() {
+        let limits = LookupLimits::new(&ServiceConfig::default());
+        let started = (0..700).filter(|_| {
+            let is_allowed = limits.allow(NEW);
+            if is_allowed {
+                limits.debit(NEW, FIRST_REQUESTS);
+            }
+            is_allowed
+        });
+        assert_eq!(started.count(), 250);
+        let other = LookupCause::New(IpAddr::from([10, 0, 0, 1]));
+        assert!(!limits.allow(NEW) && limits.allow(other));
     }
 
     #[tokio::test(start_paused = true)]

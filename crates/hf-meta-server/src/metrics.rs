@@ -12,6 +12,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::process_metrics::ProcessMetrics;
+
 /// Upper bounds of the request duration histogram, in seconds. A badge from memory takes microseconds, and a request
 /// waits for a lookup for a few seconds at most.
 const BUCKETS: [f64; 11] = [0.0001, 0.00025, 0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
@@ -62,6 +64,8 @@ pub(super) struct ServerMetrics {
     durations: Family<Label<RouteGroup>, Histogram>,
     results: Family<Label<ResultSource>, Counter>,
     lookups: Family<Label<&'static str>, Counter>,
+    pub(super) cache_hits: Counter,
+    pub(super) cache_misses: Counter,
     pub(super) lookups_in_flight: Gauge<u64, AtomicU64>,
     pub(super) memory_bytes: Gauge<u64, AtomicU64>,
     pub(super) memory_results: Gauge<u64, AtomicU64>,
@@ -74,11 +78,13 @@ pub(super) struct ServerMetrics {
 impl ServerMetrics {
     pub(super) fn new() -> Self {
         let mut metrics = Self {
-            registry: Registry::with_prefix("hf_meta"),
+            registry: Registry::default(),
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             results: Family::default(),
             lookups: Family::default(),
+            cache_hits: Counter::default(),
+            cache_misses: Counter::default(),
             lookups_in_flight: Gauge::default(),
             memory_bytes: Gauge::default(),
             memory_results: Gauge::default(),
@@ -93,13 +99,18 @@ impl ServerMetrics {
 
     /// Registers all metrics. The registry appends a full stop to each help text and `_total` to counter names.
     fn register(&mut self) {
-        let registry = &mut self.registry;
+        self.registry.register_collector(Box::new(ProcessMetrics::new()));
+        let registry = self.registry.sub_registry_with_prefix("hf_meta");
         registry.register("requests", "Requests by route and status", self.requests.clone());
         let help = "Request duration in seconds, by route";
         registry.register("request_duration_seconds", help, self.durations.clone());
         let help = "Results served to requests, by source";
         registry.register("results", help, self.results.clone());
         registry.register("lookups", "Hub lookups, by outcome", self.lookups.clone());
+        let help = "Lookups served from the header cache, without reading a file";
+        registry.register("header_cache_hits", help, self.cache_hits.clone());
+        let help = "Lookups for which the header cache had no entry";
+        registry.register("header_cache_misses", help, self.cache_misses.clone());
         let help = "Hub lookups that are queued or running";
         registry.register("lookups_in_flight", help, self.lookups_in_flight.clone());
         let help = "Approximate size of the results in memory";

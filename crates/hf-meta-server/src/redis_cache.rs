@@ -86,6 +86,11 @@ impl RedisCache {
         Ok(Self(Arc::new(RedisServer { connection, timeout, breaker: Breaker::default() })))
     }
 
+    /// Connects to the server, and logs a warning if that fails, such as for a wrong password. Returns whether it succeeded.
+    pub async fn connect(&self) -> bool {
+        self.0.run::<String>(&redis::cmd("PING")).await.is_some()
+    }
+
     /// Returns whether the server is considered reachable: `false` for one second after a command has failed.
     pub fn is_reachable(&self) -> bool {
         !self.0.breaker.is_open()

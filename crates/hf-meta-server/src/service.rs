@@ -99,7 +99,8 @@ impl Service {
         let shutdown = async {
             shutdown.await;
             self.state.is_shutting_down.store(true, Ordering::Relaxed);
-            tokio::time::sleep(config.drain_delay.unwrap_or_default()).await;
+            // Load balancers take a few seconds to notice that `/readyz` returns 503.
+            let _ = tokio::time::timeout(config.drain_delay, self.state.drain_end.notified()).await;
         };
         let (graceful, mut shutdown) = (GracefulShutdown::new(), pin!(shutdown));
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -143,6 +144,11 @@ impl Service {
         if tokio::time::timeout(config.shutdown_timeout, graceful.shutdown()).await.is_err() {
             tracing::warn!("shutdown timed out; some requests were not answered");
         }
+    }
+
+    /// Ends the drain of a shutdown, or the one of the next shutdown: no new connections are accepted.
+    pub fn end_drain(&self) {
+        self.state.drain_end.notify_one();
     }
 
     /// Serves only `/metrics`, without limits, for the operator. Runs until it is dropped.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use axum::extract::{ConnectInfo, OriginalUri, Request};
 use axum::http::header::HOST;
+use tokio::sync::Notify;
 use url::Url;
 
 use super::badge_cache::BadgeCache;
@@ -26,6 +27,8 @@ pub(super) struct ServiceState {
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) badge_cache: BadgeCache,
     pub(super) is_shutting_down: AtomicBool,
+    /// Notified to end the drain of a shutdown early.
+    pub(super) drain_end: Notify,
     pub(super) trusted_proxies: TrustedProxies,
 }
 
@@ -37,6 +40,7 @@ impl ServiceState {
             metrics,
             badge_cache: BadgeCache::new(),
             is_shutting_down: AtomicBool::new(false),
+            drain_end: Notify::new(),
             trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
             config,
         })

@@ -1,8 +1,6 @@
 import { XzReadableStream } from "xz-decompress";
 
-import init, { addTables, inspect, parseSource, verify, type Inspection } from "../build/core.js";
-import first from "../build/first.wasm.xz";
-
+import init, { addTables, inspect, verify, type Inspection } from "../build/core.js";
 import { HfMetaError } from "./errors.js";
 import type { Part } from "./http.js";
 import type { VerifyReport } from "./schema.js";
@@ -20,7 +18,11 @@ let loadingSecond: Promise<void> | undefined;
 
 /** Loads the core once. Without it, every call loads it first. */
 export function load(): Promise<unknown> {
-  return (loading ??= init({ module_or_path: unpack(first).arrayBuffer() }));
+  const start = async ({ first }: typeof import("./first.js")) => init({ module_or_path: await unpack(first).arrayBuffer() });
+  return (loading ??= import("./first.js").then(start).catch((cause: unknown) => {
+    loading = undefined;
+    throw new HfMetaError("network", "failed to load the core of the package", { cause });
+  }));
 }
 
 /** Loads the second module of the core and the tables of architectures once, which only some calls need. */
@@ -29,11 +31,10 @@ function loadSecond(): Promise<void> {
     await WebAssembly.instantiate(await unpack(second).arrayBuffer(), { "": (await load()) as WebAssembly.ModuleImports });
     addTables(await unpack(tables).text());
   };
-  const failed = (cause: unknown) => {
+  return (loadingSecond ??= import("./second.js").then(add).catch((cause: unknown) => {
     loadingSecond = undefined;
     throw new HfMetaError("network", "failed to load the second part of the package", { cause });
-  };
-  return (loadingSecond ??= import("./second.js").then(add).catch(failed));
+  }));
 }
 
 function unpack(packed: Uint8Array<ArrayBuffer>): Response {
@@ -67,31 +68,6 @@ function prepared([files, progress, options]: Input): [never, string] {
       new HfMetaError(code, message, sets === undefined ? {} : { otherSets: parse(sets) }),
   };
   return [reader as never, JSON.stringify(options)];
-}
-
-/** The parts of the name of a repository. */
-export interface Source {
-  /** The name as shown in results. */
-  source: string;
-  /** The path of the repository below `api/`. */
-  api: string;
-  /** The path of the repository in URLs of files. */
-  repo: string;
-  revision: string;
-}
-
-/** Checks the name of a repository, and its revision and path. */
-export function source(repo: string, revision?: string, path?: string): Source {
-  for (const [name, text] of Object.entries({ repo, revision: revision ?? "", path: path ?? "" })) {
-    if (typeof text !== "string") throw new HfMetaError("invalidSource", `\`${name}\` is not text`);
-  }
-  try {
-    const [name, parsed] = parse<[string, string]>(parseSource(repo, revision, path));
-    const shown = path ? `hf://${name}@${parsed.replaceAll("/", "%2F")}/${path}` : revision ? `${name}@${parsed}` : name;
-    return { source: shown, api: /^(datasets|spaces)\//.test(name) ? name : `models/${name}`, repo: name, revision: parsed };
-  } catch (error) {
-    throw new HfMetaError("invalidSource", (error as Error).message);
-  }
 }
 
 /** Parses a result. Every integer is exact: one beyond 2^53 is an error. */

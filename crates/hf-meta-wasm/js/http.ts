@@ -1,21 +1,5 @@
 import { HfMetaError, type ErrorCode } from "./errors.js";
-
-/** The settings of the requests of a call. */
-export interface HttpOptions {
-  /** The URL of the Hub. Default: `https://huggingface.co`. */
-  hubUrl?: string;
-  /** The access token. It is sent to the origin of the Hub only. */
-  accessToken?: string;
-  /** Replaces the `fetch` of the platform. */
-  fetch?: typeof fetch;
-  signal?: AbortSignal;
-  /** The maximum number of requests in flight. Default: 64. */
-  concurrency?: number;
-  /** The maximum number of retries of a request after a transient failure. Default: 4. */
-  retries?: number;
-  /** The time limit of each attempt in milliseconds. Default: 60,000. */
-  timeout?: number;
-}
+import { Hub, MAX_WAIT, delay } from "./hub.js";
 
 /** A part of a file, and the size of the file if it is known. */
 export interface Part {
@@ -25,9 +9,6 @@ export interface Part {
 
 /** Statuses after which a retry may succeed. */
 const RETRIED = new Set([408, 429, 500, 502, 503, 504]);
-
-/** The maximum wait that a server may ask for, in seconds. */
-const MAX_WAIT = 60;
 
 /** The bytes before a range that are read and dropped if a server ignores ranges. Headers begin near the start. */
 const MAX_SKIPPED = 1 << 20;
@@ -39,6 +20,15 @@ const CODES: Record<string, ErrorCode> = {
   GatedRepo: "gated",
 };
 
+/** Failures of a request without a token that the rejected token could have prevented. */
+const DENIED = new Set<ErrorCode>(["repoNotFound", "gated", "forbidden"]);
+
+/** The repository of a call, as shown in messages. */
+export interface Repository {
+  repo: string;
+  revision: string;
+}
+
 /** A failure after which the request is repeated. */
 class Transient extends Error {
   constructor(readonly failure: HfMetaError, readonly wait = 0) {
@@ -46,30 +36,16 @@ class Transient extends Error {
   }
 }
 
-/** Sends the requests of a call: at most `concurrency` at once, and again after transient failures. */
+/** Sends the requests of a call, and again after transient failures. `name` is what a request reads, as shown in messages. */
 export class Http {
   requests = 0;
   bytesRead = 0;
-  readonly hub: string;
-  private readonly options: HttpOptions;
-  private readonly waiting: (() => void)[] = [];
-  private free: number;
 
-  constructor(options: HttpOptions) {
-    this.options = options;
-    this.hub = (options.hubUrl ?? "https://huggingface.co").replace(/\/+$/, "");
-    this.free = options.concurrency ?? 64;
-    if (!/^https?:\/\//i.test(this.hub)) throw new HfMetaError("invalidOption", "`hubUrl` is not the URL of a server");
-    // The error of `fetch` would contain the token.
-    if (!/^[!-~]*$/.test(options.accessToken ?? "")) throw new HfMetaError("invalidOption", "the token contains invalid characters");
-    for (const [name, least] of [["concurrency", 1], ["retries", 0], ["timeout", 1]] as const) {
-      if (!((options[name] ?? least) >= least)) throw new HfMetaError("invalidOption", `\`${name}\` must be at least ${least}`);
-    }
-  }
+  constructor(readonly hub: Hub, private readonly repository: Repository, private readonly signal?: AbortSignal) {}
 
   /** Reads a range of a file. The part is shorter only if the file ends inside the range. */
-  range(url: string, start: number, end: number): Promise<Part> {
-    return this.send(url, { Range: `bytes=${start}-${end - 1}` }, async (response) => {
+  range(name: string, url: string, start: number, end: number): Promise<Part> {
+    return this.send(name, url, { Range: `bytes=${start}-${end - 1}` }, async (response) => {
       if (response.status === 416) {
         const size = /^bytes \*\/(\d+)$/.exec(response.headers.get("content-range") ?? "")?.[1];
         if (size !== undefined && Number(size) <= start) return { bytes: new Uint8Array(), size: Number(size) };
@@ -80,46 +56,49 @@ export class Http {
   }
 
   /** Reads a whole file of at most `limit` bytes. */
-  whole(url: string, limit: number): Promise<{ bytes: Uint8Array; response: Response }> {
-    return this.send(url, {}, async (response) => {
+  whole(name: string, url: string, limit: number): Promise<{ bytes: Uint8Array; response: Response }> {
+    return this.send(name, url, {}, async (response) => {
       const bytes = await this.body(response, limit + 1, 0, true);
-      if (bytes.length > limit) throw new HfMetaError("tooLarge", `\`${shown(url)}\` exceeds the limit of ${limit} bytes`);
+      if (bytes.length > limit) throw new HfMetaError("tooLarge", `\`${name}\` exceeds the limit of ${limit} bytes`);
       return { bytes, response };
     });
   }
 
-  private async send<T>(url: string, headers: Record<string, string>, read: (response: Response) => Promise<T>): Promise<T> {
+  private async send<T>(name: string, url: string, headers: Record<string, string>, read: (response: Response) => Promise<T>): Promise<T> {
+    const { hub, signal } = this;
     for (let attempt = 0; ; attempt++) {
+      const authorization = hub.authorization();
       try {
-        return await this.attempt(url, headers, read);
+        return await hub.run(url, signal, () => this.attempt(name, url, { ...headers, ...authorization }, read));
       } catch (error) {
+        if (error instanceof HfMetaError && error.code === "rejectedToken" && authorization["Authorization"]) {
+          hub.rejectedToken = error;
+          attempt--;
+          continue;
+        }
+        if (error instanceof HfMetaError && hub.rejectedToken && DENIED.has(error.code)) throw hub.rejectedToken;
         if (!(error instanceof Transient)) throw error;
-        if (attempt >= (this.options.retries ?? 4) || error.wait > MAX_WAIT) throw error.failure;
-        const backoff = Math.min(8, 0.25 * 2 ** attempt) * (0.5 + Math.random() / 2);
-        await delay(1000 * Math.max(backoff, error.wait), this.options.signal);
+        const { failure } = error;
+        const wait = Math.max(error.wait, Math.min(8, 0.25 * 2 ** attempt) * (0.5 + Math.random() / 2));
+        if (failure.code === "rateLimited") hub.pause(url, wait);
+        if (attempt >= (hub.options.retries ?? 4) || wait > MAX_WAIT) throw failure;
+        if (failure.code !== "rateLimited") await delay(1000 * wait, signal);
       }
     }
   }
 
-  /** Sends a request once there is room for it. */
-  private async attempt<T>(url: string, headers: Record<string, string>, read: (response: Response) => Promise<T>): Promise<T> {
-    const { accessToken, signal, timeout = 60_000, fetch: send = globalThis.fetch } = this.options;
-    if (this.free > 0) this.free--;
-    else await new Promise<void>((resolve) => this.waiting.push(resolve));
+  /** Sends a request once. */
+  private async attempt<T>(name: string, url: string, headers: Record<string, string>, read: (response: Response) => Promise<T>): Promise<T> {
+    const { timeout = 60_000, fetch: send = globalThis.fetch } = this.hub.options;
+    const { signal } = this;
     // A longer time would not fit into a timer.
     const limit = AbortSignal.timeout(Math.min(timeout, 2 ** 31 - 1));
     try {
-      signal?.throwIfAborted();
       this.requests++;
-      const authorization = accessToken ? { Authorization: `Bearer ${accessToken}` } : undefined;
-      const response = await send(url, {
-        headers: { ...headers, ...authorization },
-        cache: "no-store",
-        signal: signal ? AbortSignal.any([signal, limit]) : limit,
-      });
+      const response = await send(url, { headers, cache: "no-store", signal: signal ? AbortSignal.any([signal, limit]) : limit });
       this.requests += response.redirected ? 1 : 0;
       try {
-        if (!response.ok && response.status !== 416) throw refusal(url, response);
+        if (!response.ok && response.status !== 416) throw this.refusal(name, url, response);
         return await read(response);
       } finally {
         // A body that is not read to its end would keep its connection.
@@ -130,14 +109,33 @@ export class Http {
       if (error instanceof HfMetaError || error instanceof Transient) throw error;
       const [code, text] = limit.aborted
         ? (["timeout", `no response within ${timeout / 1000} s from`] as const)
-        : (["network", "failed to fetch"] as const);
-      const message = `${text} \`${shown(url)}\`: ${error instanceof Error ? error.message : String(error)}`;
+        : (["network", "no response from"] as const);
+      const message = `failed to fetch \`${name}\`: ${text} \`${shown(url)}\`: ${error instanceof Error ? error.message : String(error)}`;
       throw new Transient(new HfMetaError(code, message, { cause: error }));
-    } finally {
-      const next = this.waiting.shift();
-      if (next) next();
-      else this.free++;
     }
+  }
+
+  /** Returns the error for a response that is not a success. */
+  private refusal(name: string, url: string, response: Response): HfMetaError | Transient {
+    const { headers, status } = response;
+    const isForeign = new URL(response.url || url).origin !== new URL(url).origin;
+    const text = headers.get("x-error-message");
+    const code = CODES[headers.get("x-error-code") ?? ""] ?? codeOf(status, isForeign, text);
+    const retryAfter = requiredWait(headers);
+    const { repo, revision } = this.repository;
+    const messages: Partial<Record<ErrorCode, string>> = {
+      repoNotFound: `repository \`${repo}\` not found or not accessible`,
+      revisionNotFound: `revision \`${revision}\` not found in \`${repo}\``,
+      gated: `repository \`${repo}\` is gated, and access has not been granted`,
+      rejectedToken: "the Hub rejected the token",
+      forbidden: `access to \`${name}\` denied`,
+      fileNotFound: `\`${name}\` not found`,
+    };
+    const reason = text ? `: ${text.slice(0, 200)}` : "";
+    const message = messages[code] ?? `failed to fetch \`${name}\`: \`${shown(url)}\` responded with status ${status}${reason}`;
+    const error = new HfMetaError(code, message, { status, retryAfter });
+    // A retry starts at the Hub again, which signs a new URL of the CDN.
+    return RETRIED.has(status) || (status === 403 && isForeign) ? new Transient(error, retryAfter) : error;
   }
 
   /** Reads `length` bytes after `offset` bytes, or fewer if `isLimit`. The rest of the body is dropped. */
@@ -196,22 +194,6 @@ function expected(response: Response, start: number, end: number): { offset: num
   return { offset, length: Math.min(end, size) - offset, size };
 }
 
-/** Returns the error for a response that is not a success. */
-function refusal(url: string, response: Response): HfMetaError | Transient {
-  const { headers, status } = response;
-  const isForeign = new URL(response.url || url).origin !== new URL(url).origin;
-  const text = headers.get("x-error-message");
-  const code = CODES[headers.get("x-error-code") ?? ""] ?? codeOf(status, isForeign, text);
-  const retryAfter = requiredWait(headers);
-  // For a missing repository, the Hub responds with "Invalid username or password."
-  const stated = code === "repoNotFound" ? "repository not found or not accessible" : text?.slice(0, 200);
-  const reason = stated ? `: ${stated}` : "";
-  const message = `\`${shown(url)}\` responded with status ${status}${reason}`;
-  const error = new HfMetaError(code, message, { status, ...(retryAfter && { retryAfter }) });
-  // A retry starts at the Hub again, which signs a new URL of the CDN.
-  return RETRIED.has(status) || (status === 403 && isForeign) ? new Transient(error, retryAfter) : error;
-}
-
 function codeOf(status: number, isForeign: boolean, text: string | null): ErrorCode {
   if (status === 429) return "rateLimited";
   if (isForeign) return "refused";
@@ -226,21 +208,6 @@ function requiredWait(headers: Headers): number | undefined {
   if (after) return /^\d+$/.test(after) ? Number(after) : Math.max(0, (Date.parse(after) - Date.now()) / 1000) || undefined;
   const [, left, reset] = /;\s*r=(\d+);\s*t=(\d+)/.exec(headers.get("ratelimit") ?? "") ?? [];
   return left === "0" ? Number(reset) : undefined;
-}
-
-/** Waits. Rejects with the reason of the signal once it is aborted. */
-function delay(milliseconds: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const abort = () => {
-      clearTimeout(timer);
-      reject(signal?.reason);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", abort);
-      resolve();
-    }, milliseconds);
-    signal?.addEventListener("abort", abort, { once: true });
-  });
 }
 
 /** Removes the query of a URL, which may be a signature. */

@@ -1,19 +1,30 @@
-import { load as loadCore, parse, runInspect, runVerify, source, type Files, type Input, type Inspection, type Source } from "./core.js";
+import { load as loadCore, parse, runInspect, runVerify, type Files, type Input, type Inspection } from "./core.js";
 import { HfMetaError } from "./errors.js";
-import { Http, type HttpOptions, type Part } from "./http.js";
-import type { CountReport, Diff, Memory, SafetensorsFile, SafetensorsShards, VerifyReport, Weights } from "./schema.js";
+import { Http } from "./http.js";
+import { Hub, type HubOptions } from "./hub.js";
+import type { SafetensorsParseFromRepo } from "./huggingface.js";
+import type { CountReport, Diff, Memory, VerifyReport, Weights } from "./schema.js";
+import { localFiles } from "./local.js";
+import { parseSource, type LocalFiles, type Repo, type Source } from "./source.js";
 
 export type * from "./schema.js";
+export type {
+  Dtype, SafetensorsFileHeader, SafetensorsIndexJson, SafetensorsParseFromRepo, SafetensorsShardedHeaders, TensorInfo, TensorName,
+} from "./huggingface.js";
 export { HfMetaError, type ErrorCode } from "./errors.js";
+export { Hub, type HubOptions } from "./hub.js";
+export { parseSource, type LocalFiles, type Repo, type Source } from "./source.js";
 
-export type { HttpOptions, Part } from "./http.js";
-
-/** The name of a repository: `org/name`, `org/name@revision`, or its type and name. */
-export type Repo = string | { type?: "model" | "dataset" | "space"; name: string };
+/** The settings of the requests of a call. */
+export interface RequestOptions extends HubOptions {
+  /** A client that other calls share. It replaces all settings of `HubOptions`. */
+  hub?: Hub | undefined;
+  signal?: AbortSignal | undefined;
+}
 
 /** The options of every call. */
-export interface ReadOptions extends HttpOptions {
-  /** Default: the part of the name after `@`, or `main`. */
+export interface ReadOptions extends RequestOptions {
+  /** Default: the revision in the name, or `main`. */
   revision?: string;
   /** The weight file, index, folder or quantization to read. */
   path?: string;
@@ -41,6 +52,8 @@ export interface MemoryOptions {
   cacheDtype?: string;
   engine?: "stored" | "vllm" | "llama.cpp";
   maxNumBatchedTokens?: number | string;
+  /** The share of the memory that vLLM uses, 0.9 by default. */
+  gpuMemoryUtilization?: number | string;
   tp?: number;
 }
 
@@ -48,16 +61,17 @@ export interface MemoryOptions {
 export class Checkpoint {
   /** @internal */
   constructor(
-    private readonly inspection: Inspection,
+    private inspection: Inspection | undefined,
     private readonly fetched: { requests: number; bytesRead: number; seconds: number },
   ) {}
 
   /** Returns the document of `hf-meta --json`, or the one of `--summary` if the headers were not kept. */
   json(): Weights | CountReport {
-    const report = parse<CountReport>(this.inspection.json());
+    const inspection = this.read();
+    const report = parse<CountReport>(inspection.json());
     Object.assign(report.fetch, this.fetched);
     const parts: unknown[] = [];
-    for (let part; (part = this.inspection.part(parts.length)) !== undefined; ) parts.push(parse(part));
+    for (let part; (part = inspection.part(parts.length)) !== undefined; ) parts.push(parse(part));
     if (!parts.length) return report;
     const isSafetensors = report.format === "safetensors";
     if (isSafetensors && !report.sharded) return { ...report, header: parts[0] } as unknown as Weights;
@@ -67,26 +81,32 @@ export class Checkpoint {
 
   /** Returns the modules, with identical ones in one node. */
   tree(): TreeModule[] {
-    return parse<{ modules: TreeModule[] }>(this.inspection.tree()).modules;
+    return parse<{ modules: TreeModule[] }>(this.read().tree()).modules;
   }
 
-  /** Returns the memory for another context and budget. Memory must have been requested. */
-  memory(options: Pick<MemoryOptions, "context" | "budget">): Memory {
-    const found = this.inspection.memory(text(options.context), text(options.budget, "B"));
+  /** Returns the memory under other conditions. Memory must have been requested. */
+  memory(options: MemoryOptions): Memory {
+    const found = this.read().memory(JSON.stringify(pairs(options)));
     if (found === undefined) throw new HfMetaError("invalidOption", "no memory was requested, or a value is invalid");
     return parse(found);
   }
 
   /** Returns the document of `hf-meta diff --json`. */
   diff(after: Checkpoint, options: { ignoreShards?: boolean } = {}): Diff {
-    const diff = this.inspection.diff(after.inspection, options.ignoreShards ?? false);
+    const diff = this.read().diff(after.read(), options.ignoreShards ?? false);
     if (diff === undefined) throw new HfMetaError("invalidOption", "the headers were not kept");
     return parse(diff);
   }
 
-  /** Frees the memory of the headers. Otherwise, the garbage collector does. */
+  /** Frees the memory of the headers. Otherwise, the garbage collector does. Later calls of other methods are errors. */
   free(): void {
-    this.inspection.free();
+    this.inspection?.free();
+    this.inspection = undefined;
+  }
+
+  private read(): Inspection {
+    if (!this.inspection) throw new HfMetaError("invalidOption", "the checkpoint was freed");
+    return this.inspection;
   }
 }
 
@@ -100,30 +120,47 @@ export interface TreeModule {
   content: { tensor: { dtype: string; shape: number[] } } | { modules: TreeModule[] };
 }
 
-/** Reads the headers of a repository. */
-export async function open(repo: Repo, options: ReadOptions & { summary?: boolean } = {}): Promise<Checkpoint> {
+/** Reads the headers of a repository or of local files. */
+export async function open(repo: Repo | LocalFiles, options: ReadOptions & { summary?: boolean } = {}): Promise<Checkpoint> {
   const { result, fetched } = await read(runInspect, repo, options);
   return new Checkpoint(result, fetched);
 }
 
 /** Runs a function of the core on the files of a repository. Also returns what was fetched. */
-async function read<T>(run: (...input: Input) => Promise<T>, repo: Repo, options: CoreOptions & HttpOptions) {
-  await loadCore();
+async function read<T>(run: (...input: Input) => Promise<T>, name: Repo | LocalFiles, options: CoreOptions & RequestOptions) {
   const started = performance.now();
-  const http = new Http(options);
-  const [name, revision] = split(repo, options.revision);
-  const wanted = source(name, revision, options.path);
-  const { reader, ...found } = await listed(http, wanted);
-  const result = await runOn(run, reader, { ...options, ...found, source: wanted.source, repo: wanted.repo }, options);
-  const { requests, bytesRead } = http;
-  return { result, fetched: { requests, bytesRead, seconds: (performance.now() - started) / 1000 } };
+  const { fetched, ...found } = isLocal(name) ? localFiles(name) : await ofHub(name, options);
+  await loadCore();
+  const result = await runOn(run, found.reader, { ...options, ...found }, options);
+  return { result, fetched: { ...fetched(), seconds: (performance.now() - started) / 1000 } };
+}
+
+function isLocal(name: Repo | LocalFiles): name is LocalFiles {
+  return typeof name === "object" && name !== null && "files" in name;
+}
+
+/** Returns the files of a repository, and a function that returns what was fetched. */
+async function ofHub(name: Repo, options: CoreOptions & RequestOptions) {
+  const { hub } = connected(options);
+  const wanted = await parseSource(name, { hubUrl: hub.url, revision: options.revision, path: options.path });
+  const http = new Http(hub, wanted, options.signal);
+  return { ...wanted, ...(await listed(http, wanted)), fetched: () => ({ requests: http.requests, bytesRead: http.bytesRead }) };
+}
+
+/** Returns the options of calls that share a client. */
+function connected<T extends RequestOptions>(options: T): Omit<T, keyof HubOptions> & { hub: Hub } {
+  const { hub, hubUrl, accessToken, fetch, concurrency, retries, timeout, ...rest } = options;
+  const settings = { hubUrl, accessToken, fetch, concurrency, retries, timeout };
+  const given = Object.entries(settings).filter(([, value]) => value !== undefined);
+  if (hub && given.length) throw new HfMetaError("invalidOption", `\`${given[0]![0]}\` is a setting of the \`hub\``);
+  return { ...rest, hub: hub ?? new Hub(Object.fromEntries(given)) } as Omit<T, keyof HubOptions> & { hub: Hub };
 }
 
 /** Returns the document of `hf-meta --json` for a repository. */
-export async function inspect(repo: Repo, options?: ReadOptions & { summary?: false }): Promise<Weights>;
+export async function inspect(repo: Repo | LocalFiles, options?: ReadOptions & { summary?: false }): Promise<Weights>;
 /** Returns the document of `hf-meta --json --summary`, and drops each header once it is counted. */
-export async function inspect(repo: Repo, options: ReadOptions & { summary: true }): Promise<CountReport>;
-export async function inspect(repo: Repo, options: ReadOptions & { summary?: boolean } = {}): Promise<Weights | CountReport> {
+export async function inspect(repo: Repo | LocalFiles, options: ReadOptions & { summary: true }): Promise<CountReport>;
+export async function inspect(repo: Repo | LocalFiles, options: ReadOptions & { summary?: boolean } = {}): Promise<Weights | CountReport> {
   return document(await open(repo, options));
 }
 
@@ -131,126 +168,104 @@ export async function inspect(repo: Repo, options: ReadOptions & { summary?: boo
 export type Fit = CountReport & Required<Pick<CountReport, "memory">>;
 
 /** Returns the counts of a repository and the memory that it needs: the document of `hf-meta --memory --json --summary`. */
-export async function fit(repo: Repo, memory: MemoryOptions, options: ReadOptions = {}): Promise<Fit> {
+export async function fit(repo: Repo | LocalFiles, memory: MemoryOptions, options: ReadOptions = {}): Promise<Fit> {
   return (await inspect(repo, { ...options, memory, summary: true })) as Fit;
 }
 
 /** Returns the document of `hf-meta diff --json`. */
-export async function diff(before: Repo, after: Repo, options: ReadOptions & { ignoreShards?: boolean } = {}): Promise<Diff> {
-  const [one, other] = await Promise.all([open(before, options), open(after, options)]);
-  const found = one.diff(other, options);
+export async function diff(before: Repo | LocalFiles, after: Repo | LocalFiles, options: ReadOptions & { ignoreShards?: boolean } = {}): Promise<Diff> {
+  const shared = connected(options);
+  const [one, other] = await Promise.all([open(before, shared), open(after, shared)]);
+  const found = one.diff(other, shared);
   [one, other].forEach((checkpoint) => checkpoint.free());
   return found;
 }
 
 /** Returns the document of `hf-meta verify --json`, for all weight sets with `allSets`. `base` is the base model of an adapter. */
-export async function verify(repo: Repo, options: ReadOptions & { allSets?: boolean; base?: Repo } = {}): Promise<VerifyReport> {
-  const { revision, path, weights, base, ...common } = options;
+export async function verify(repo: Repo | LocalFiles, options: ReadOptions & { allSets?: boolean; base?: Repo | LocalFiles } = {}): Promise<VerifyReport> {
+  const shared = connected(options);
+  const { revision, path, weights, base, ...common } = shared;
   const headers = base ? (await read(runInspect, base, common)).result : undefined;
-  const { result, fetched } = await read((...input) => runVerify(headers, ...input), repo, options);
+  const { result, fetched } = await read((...input) => runVerify(headers, ...input), repo, shared);
   Object.assign(result.fetch, fetched);
   return result;
 }
 
 /** Returns the document of `hf-meta --weights gguf --json`. */
-export function gguf(repo: Repo, options: ReadOptions = {}): Promise<Weights> {
+export function gguf(repo: Repo | LocalFiles, options: ReadOptions = {}): Promise<Weights> {
   return inspect(repo, { ...options, weights: "gguf" });
 }
 
-/**
- * Counts headers that were read by other means. `files` are the weight files, and `config.json` if there is one, by
- * path: a `Blob` of a whole file, or the bytes of the start of a file, which contain the header.
- */
-export async function inspectHeaders(
-  files: Record<string, Uint8Array | Blob>,
-  options: Omit<ReadOptions, keyof HttpOptions | "revision"> & { name?: string; summary?: boolean } = {},
+/** The options of files that were read by other means. */
+type LocalOptions = Omit<ReadOptions, Exclude<keyof RequestOptions, "signal"> | "revision">;
+
+/** Counts headers that were read by other means: `inspect({ files, name })`. */
+export function inspectHeaders(
+  files: LocalFiles["files"],
+  options: LocalOptions & { name?: string; summary?: boolean } = {},
 ): Promise<Weights | CountReport> {
-  await loadCore();
-  const started = performance.now();
-  const read = async (path: string, start: number, end: number): Promise<Part> => {
-    const file = files[path];
-    if (!file) throw new HfMetaError("fileNotFound", `\`${path}\` not found`);
-    if (file instanceof Uint8Array) return { bytes: file.subarray(start, end) };
-    return { bytes: new Uint8Array(await file.slice(start, end).arrayBuffer()), size: file.size };
-  };
-  const whole = { read, load: (path: string, limit: number) => read(path, 0, limit) };
-  const sizes = Object.entries(files).map(([path, file]) => {
-    if (file instanceof Uint8Array || file instanceof Blob) return { path, size: file instanceof Blob ? file.size : file.length };
-    throw new HfMetaError("invalidOption", `\`${path}\` is neither a \`Uint8Array\` nor a \`Blob\``);
-  });
-  const inspection = await runOn(runInspect, whole, { ...options, source: options.name ?? "files", repo: options.name ?? "files", files: sizes }, options);
-  return document(new Checkpoint(inspection, { requests: 0, bytesRead: 0, seconds: (performance.now() - started) / 1000 }));
+  const { name = "files", ...rest } = options;
+  return inspect({ files, name }, rest as ReadOptions & { summary: true });
 }
 
-/** The result of `parseSafetensorsMetadata`. Fields that huggingface.js does not have are additions. */
-export type SafetensorsParseFromRepo<Counted extends boolean = boolean> =
-  (Omit<SafetensorsFile, Counts> & { sharded: false } | Omit<SafetensorsShards, Counts> & { sharded: true })
-  & (Counted extends true ? Pick<CountReport, Counts> : Partial<Pick<CountReport, Counts>>);
-type Counts = "parameterCount" | "parameterTotal";
-
 /** The arguments of huggingface.js. */
-export interface ParseArguments extends Omit<HttpOptions, "accessToken"> {
-  repo: Repo;
+export interface ParseArguments extends RequestOptions {
+  /** A repository that can have weights; others, which huggingface.js also accepts, are an error. */
+  repo: Repo | { type: "bucket" | "kernel"; name: string };
   path?: string;
   revision?: string;
-  accessToken?: string;
-  credentials?: { accessToken?: string };
+  credentials?: { accessToken?: string } | undefined;
   computeParametersCount?: boolean;
+  /** Not used: the files of a repository show which weights are its model. */
+  library?: string;
 }
 
 /** Parses the headers of safetensors weights, with the arguments and the result of huggingface.js. */
-export async function parseSafetensorsMetadata(params: ParseArguments & { computeParametersCount: true }): Promise<SafetensorsParseFromRepo<true>>;
-export async function parseSafetensorsMetadata(params: ParseArguments): Promise<SafetensorsParseFromRepo<false>>;
+export async function parseSafetensorsMetadata(
+  params: ParseArguments & { computeParametersCount: true },
+): Promise<SafetensorsParseFromRepo & Required<Pick<SafetensorsParseFromRepo, "parameterCount" | "parameterTotal">>>;
+export async function parseSafetensorsMetadata(params: ParseArguments): Promise<SafetensorsParseFromRepo>;
 export async function parseSafetensorsMetadata(params: ParseArguments): Promise<SafetensorsParseFromRepo> {
-  const { repo, credentials, computeParametersCount, ...options } = params;
+  const { repo, credentials, computeParametersCount, library, ...options } = params;
   const accessToken = options.accessToken ?? credentials?.accessToken;
   // Half as many requests; their number is not part of the result.
-  const parsed = await inspect(repo, { ...options, ...(accessToken && { accessToken }), weights: "safetensors", plan: "prefetch" });
+  const parsed = await inspect(repo as Repo, { ...options, ...(accessToken && { accessToken }), weights: "safetensors", plan: "prefetch" });
   const { parameterCount, parameterTotal, ...rest } = parsed as CountReport;
   return { ...rest, ...(computeParametersCount && { parameterCount, parameterTotal }) } as unknown as SafetensorsParseFromRepo;
 }
 
-/** Splits `org/name@revision`, and adds the type of the repository as huggingface.js spells it. */
-function split(repo: Repo, revision?: string): [string, string | undefined] {
-  if (typeof repo !== "string") {
-    const { type = "model", name } = repo ?? {};
-    if (!["model", "dataset", "space"].includes(type)) throw new HfMetaError("invalidSource", `\`${type}\` is not a type of repositories`);
-    return [type === "model" ? name : `${type}s/${name}`, revision];
-  }
-  const at = repo.indexOf("@");
-  return at < 0 ? [repo, revision] : [repo.slice(0, at), revision ?? repo.slice(at + 1)];
-}
-
 /** Resolves the commit of a revision, and lists its files. */
-async function listed(http: Http, { api, repo, revision }: Source) {
+async function listed(http: Http, { repo, revision }: Source) {
+  const hub = http.hub.url;
+  const api = /^(datasets|spaces)\//.test(repo) ? repo : `models/${repo}`;
   const json = async (url: string) => {
-    const { bytes, response } = await http.whole(url, 16_000_000);
+    const { bytes, response } = await http.whole(`list of files of ${repo}`, url, 16_000_000);
     try {
       return { page: JSON.parse(new TextDecoder().decode(bytes)) as unknown, response };
     } catch (cause) {
-      throw new HfMetaError("malformedListing", "the response of the Hub is not JSON", { cause });
+      throw new HfMetaError("malformedListing", `the list of files of \`${repo}\` is not JSON`, { cause });
     }
   };
-  const { page } = await json(`${http.hub}/api/${api}/revision/${encodeURIComponent(revision)}?expand=sha&expand=safetensors`);
+  const { page } = await json(`${hub}/api/${api}/revision/${encodeURIComponent(revision)}?expand=sha&expand=safetensors`);
   const { id, sha, safetensors } = page as { id?: string; sha?: string; safetensors?: { total?: unknown } };
-  if (typeof id !== "string" || typeof sha !== "string") throw new HfMetaError("malformedListing", "the response of the Hub contains no commit");
+  if (typeof id !== "string" || typeof sha !== "string") throw new HfMetaError("malformedListing", `the Hub reports no commit of \`${repo}\``);
   const kind = api.slice(0, api.indexOf("/"));
   const name = kind === "models" ? id : `${kind}/${id}`;
-  const tree = `${http.hub}/api/${kind}/${id}/tree/${sha}`;
+  const tree = `${hub}/api/${kind}/${id}/tree/${sha}`;
   const files: ListedFile[] = [];
   for (let query: string | undefined = "?recursive=true", pages = 0; query; pages++) {
     const { page, response } = await json(tree + query);
     if (!Array.isArray(page) || pages >= 2000 || files.length > 100_000) {
-      throw new HfMetaError("malformedListing", "the file listing is malformed or does not end");
+      throw new HfMetaError("malformedListing", `the list of files of \`${repo}\` is malformed or does not end`);
     }
     for (const { type, path, size } of page) if (type === "file") files.push({ path: String(path), size: Number(size) });
     // Only the query: a mirror forwards the address of the Hub, and no server may choose who receives the token.
     query = /<[^>?]*(\?[^>]*)>[^<]*rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
   }
-  const url = (path: string) => `${http.hub}/${name}/resolve/${sha}/${path.split("/").map(encodeURIComponent).join("/")}`;
+  const url = (path: string) => `${hub}/${name}/resolve/${sha}/${path.split("/").map(encodeURIComponent).join("/")}`;
   const reader: Files = {
-    read: (path, start, end) => http.range(url(path), start, end),
-    load: async (path, limit) => ({ bytes: (await http.whole(url(path), limit)).bytes }),
+    read: (path, start, end) => http.range(`${repo}/${path}`, url(path), start, end),
+    load: async (path, limit) => ({ bytes: (await http.whole(`${repo}/${path}`, url(path), limit)).bytes }),
   };
   const total = Number(safetensors?.total);
   return { files, commit: sha, renamed: name === repo ? undefined : name, hubCount: Number.isSafeInteger(total) ? total : undefined, reader };
@@ -261,7 +276,7 @@ async function runOn<T>(
   run: (...input: Input) => Promise<T>,
   reader: Files,
   options: CoreOptions,
-  { onProgress, signal }: ReadOptions,
+  { onProgress, signal }: Pick<ReadOptions, "onProgress" | "signal">,
 ): Promise<T> {
   const { source, repo, commit, renamed, hubCount, files, path, weights, plan = "exact", maxHeaderBytes = 25_000_000, memory } = options;
   if (!["exact", "prefetch"].includes(plan)) throw new HfMetaError("invalidOption", "`plan` must be `exact` or `prefetch`");
@@ -273,8 +288,7 @@ async function runOn<T>(
       otherSets: options.otherSets ?? false,
       allSets: options.allSets ?? false,
       keepHeaders: !options.summary,
-      memory: memory && Object.entries(memory).filter(([, value]) => value !== undefined)
-        .map(([name, value]) => [name, text(value, name === "budget" ? "B" : "")]),
+      memory: memory && pairs(memory),
     });
   } finally {
     // The reason of an aborted call replaces its failure, and the findings about files that it did not read.
@@ -282,13 +296,14 @@ async function runOn<T>(
   }
 }
 
-/** Writes a number with its unit. */
-function text(value: number | string | undefined, unit = ""): string | undefined {
-  return typeof value === "number" ? `${value}${unit}` : value;
+/** Returns the names and values of options as texts. A number of `budget` is a number of bytes. */
+function pairs(memory: MemoryOptions): [string, string][] {
+  const given = Object.entries(memory).filter(([, value]) => value !== undefined);
+  return given.map(([name, value]) => [name, name === "budget" && typeof value === "number" ? `${value}B` : String(value)]);
 }
 
 type ListedFile = { path: string; size: number };
-type CoreOptions = Omit<ReadOptions, keyof HttpOptions> & {
+type CoreOptions = Omit<ReadOptions, keyof RequestOptions> & {
   source?: string;
   repo?: string;
   commit?: string;

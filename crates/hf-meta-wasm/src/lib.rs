@@ -25,11 +25,12 @@ mod verify;
 
 use hf_meta_format::SafetensorsParseFromRepo::{Sharded, Single};
 use hf_meta_format::memory::Memory;
-use hf_meta_format::{CountReport, Diff, RepoId, RepoPath, Revision, Tree, Weights};
+use hf_meta_format::{
+    CountReport, Diff, PUBLIC_HUB_HOSTS, RepoSource, Tree, Weights, is_local_path,
+};
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
-use self::options::set_memory;
 use self::read::Call;
 pub use self::reader::{Failure, Part, Reader};
 
@@ -68,13 +69,14 @@ impl Inspection {
         json(&self.weights.as_ref().map_or_else(|| Tree::from_tensors([]), Tree::new))
     }
 
-    /// Returns the memory for another context and budget as JSON. Returns `undefined` if no memory was requested, or if
-    /// a value is invalid.
-    pub fn memory(&self, context: Option<String>, budget: Option<String>) -> Option<String> {
+    /// Returns the memory under other conditions as JSON. `changed` is a JSON list of the names and values that differ
+    /// from the requested ones. Returns `undefined` if no memory was requested, or if a value is invalid.
+    pub fn memory(&self, changed: &str) -> Option<String> {
         let Memory { mut options, weight_bytes, layout, .. } =
             (**self.report.memory.as_ref()?).clone();
-        for (name, value) in [("context", context), ("budget", budget)] {
-            value.map_or(Some(()), |value| set_memory(&mut options, name, &value))?;
+        let changed: Vec<(String, String)> = serde_json::from_str(changed).ok()?;
+        for (name, value) in &changed {
+            options.set(name, value).ok()?;
         }
         Some(json(&Memory::new(weight_bytes, layout, options)))
     }
@@ -112,21 +114,51 @@ pub async fn verify(
     Ok(json(&report))
 }
 
-/// Checks the name of a repository, and its revision and path. Returns the name and the revision as JSON.
+/// The parts of the name of a repository.
+#[derive(Debug, Serialize)]
+struct ParsedSource {
+    /// The name as shown in results.
+    source: String,
+    repo: String,
+    revision: String,
+    path: Option<String>,
+}
+
+/// Parses the name of a repository, or the path of a page on the Hub with the file that it shows. A revision and a path
+/// replace the parts in the name. Returns the parts as JSON.
 ///
 /// # Errors
 ///
-/// Returns an error if one of them is invalid.
+/// Returns an error if a part is invalid.
 #[wasm_bindgen(js_name = "parseSource")]
+#[expect(clippy::needless_pass_by_value, reason = "an optional text of JavaScript is owned")]
 pub fn parse_source(
-    repo: &str,
+    text: &str,
+    is_page: bool,
+    shown: Option<String>,
     revision: Option<String>,
     path: Option<String>,
 ) -> Result<String, JsError> {
-    let repo: RepoId = repo.parse()?;
-    let revision = revision.map(|revision| revision.parse::<Revision>()).transpose()?;
-    path.map(|path| path.parse::<RepoPath>()).transpose()?;
-    Ok(json(&[repo.to_string(), revision.unwrap_or_default().to_string()]))
+    if !is_page && !text.contains("://") && is_local_path(text) {
+        return Err(JsError::new("it is the path of a local file; read it with `inspectHeaders`"));
+    }
+    let source = if is_page { RepoSource::from_page(text, shown.as_deref()) } else { text.parse() };
+    let source = revision.map_or(source.clone(), |revision| source?.with_revision(&revision));
+    let source = path.map_or(source.clone(), |path| source?.with_path(&path))?;
+    let shown = source.to_string();
+    let RepoSource { repo, revision, path } = source;
+    Ok(json(&ParsedSource {
+        source: shown,
+        repo: repo.to_string(),
+        revision: revision.unwrap_or_default().to_string(),
+        path: path.map(|path| path.to_string()),
+    }))
+}
+
+/// Returns whether a host is the public Hub, whose pages are repositories with any URL of a Hub.
+#[wasm_bindgen(js_name = "isPublicHub")]
+pub fn is_public_hub(host: &str) -> bool {
+    PUBLIC_HUB_HOSTS.contains(&host)
 }
 
 /// Adds the tables of architectures, which are in the second file of the package.

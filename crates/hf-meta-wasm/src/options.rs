@@ -1,7 +1,6 @@
 //! The options of a call.
 
 use hf_meta_format::formats::weight_sets::ListedFile;
-use hf_meta_format::memory::{MemoryOptions, parse_size, parse_tokens};
 use hf_meta_format::{CommitSha, Plan, RepoPath};
 use serde::Deserialize;
 
@@ -39,20 +38,4 @@ impl Options {
     pub(crate) fn has_file(&self, path: &RepoPath) -> bool {
         self.files.iter().any(|file| file.path == *path)
     }
-}
-
-/// Sets an option of `--fit` or `--memory`, which has the name and the values of the command. Returns `None` if it is
-/// invalid.
-pub(crate) fn set_memory(options: &mut MemoryOptions, name: &str, value: &str) -> Option<()> {
-    match name {
-        "context" => options.context = Some(parse_tokens(value)?),
-        "batch" => options.batch = Some(value.parse().ok().filter(|batch| *batch > 0)?),
-        "cacheDtype" => options.cache_dtype = Some(value.parse().ok()?),
-        "engine" => options.engine = value.parse().ok()?,
-        "maxNumBatchedTokens" => options.vllm.max_batched_tokens = parse_tokens(value)?,
-        "tp" => options.vllm.gpus = value.parse().ok().filter(|gpus| (1..=1024).contains(gpus))?,
-        "budget" => options.budget = Some(parse_size(value)?),
-        _ => return None,
-    }
-    Some(())
 }

@@ -17,7 +17,7 @@ use hf_meta_format::steps::{ReportBuilder, Target};
 
 use super::Inspection;
 use super::locate::Located;
-use super::options::{Options, set_memory};
+use super::options::Options;
 use super::reader::{Failure, Reader};
 
 /// The maximum size of all headers of a call together in bytes.
@@ -80,12 +80,14 @@ impl Call {
         let formats = formats.ok_or_else(|| invalid("the format is unknown"))?;
         let mut memory = options.memory.as_ref().map(|_| MemoryOptions::default());
         for (name, value) in options.memory.iter().flatten() {
-            let set = memory.as_mut().and_then(|memory| set_memory(memory, name, value));
-            set.ok_or_else(|| invalid(&format!("`{}` is invalid", clip(name))))?;
+            let set = memory.as_mut().map_or(Ok(()), |memory| memory.set(name, value));
+            set.map_err(|error| invalid(&format!("`{}`: {error}", clip(name))))?;
         }
         let needs_vllm = |memory: &MemoryOptions| memory.vllm != VllmOptions::default();
         if memory.is_some_and(|memory| needs_vllm(&memory) && memory.engine != Engine::Vllm) {
-            return Err(invalid("`maxNumBatchedTokens` and `tp` require the engine `vllm`"));
+            return Err(invalid(
+                "`maxNumBatchedTokens`, `tp` and `gpuMemoryUtilization` require the engine `vllm`",
+            ));
         }
         options.other_sets |= memory.is_some();
         let target = Target::from_path(&formats, options.path.take());

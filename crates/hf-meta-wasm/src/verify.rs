@@ -4,6 +4,7 @@ use hf_meta_format::VerifyReport;
 use hf_meta_format::check::SetCheck;
 use hf_meta_format::check::Verification;
 use hf_meta_format::count::Configs;
+use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
 use hf_meta_format::formats::weight_sets::Layout;
 use hf_meta_format::results::bounded;
 use hf_meta_format::steps::ConfigFile;
@@ -45,6 +46,13 @@ impl Call {
                 report.add(read.unwrap_or_else(|failure| {
                     VerifyReport::unreadable(set, finding(&set.path, failure.into()))
                 }));
+            }
+            for path in verification.lone_indexes() {
+                let limit = SafetensorsIndexJson::DEFAULT_LIMIT;
+                // The index is not loaded, so its errors are not reported.
+                if let Ok(part) = self.reader.load(path.as_str(), limit).await {
+                    verification.add_index(&path, &part.bytes());
+                }
             }
             verification.finish(&mut report);
         }

@@ -1,49 +1,9 @@
 // Servers that fail, and files that are invalid: an error with a code, and never a hang.
 import assert from "node:assert/strict";
-import { createServer } from "node:http";
 import { test } from "node:test";
 
 import { HfMetaError, inspect, inspectHeaders, parseSafetensorsMetadata, verify } from "../pkg/esm/index.js";
-
-const SHA = "c".repeat(40);
-
-/** Returns a safetensors file: its header, and zeros as data. */
-function file(header, length) {
-  const json = Buffer.from(typeof header === "string" ? header : JSON.stringify(header));
-  const prefix = Buffer.alloc(8);
-  prefix.writeBigUInt64LE(BigInt(length ?? json.length));
-  return Buffer.concat([prefix, json, Buffer.alloc(8)]);
-}
-
-const GOOD = file({ w: { dtype: "F32", shape: [2], data_offsets: [0, 8] } });
-
-/** Serves a repository with these files. `answer` may respond to a request first. */
-async function serve(files, answer, run) {
-  const requests = [];
-  const server = createServer((request, response) => {
-    requests.push(request);
-    if (answer?.(request, response, requests.length)) return;
-    const path = decodeURIComponent(request.url.split("?")[0]);
-    const json = (value) => response.setHeader("content-type", "application/json").end(JSON.stringify(value));
-    if (path.includes("/revision/")) return json({ id: "org/name", sha: SHA });
-    if (path.includes("/tree/")) return json(Object.entries(files).map(([path, { length }]) => ({ type: "file", path, size: length })));
-    const found = files[path.split(`/resolve/${SHA}/`)[1]];
-    if (!found) return response.writeHead(404, { "x-error-code": "EntryNotFound" }).end();
-    const range = /bytes=(\d+)-(\d+)/.exec(request.headers.range)?.slice(1).map(Number);
-    if (!range) return response.writeHead(200, { "content-length": found.length }).end(found);
-    if (range[0] >= found.length) return response.writeHead(416, { "content-range": `bytes */${found.length}` }).end();
-    const part = found.subarray(range[0], range[1] + 1);
-    const last = range[0] + part.length - 1;
-    response.writeHead(206, { "content-range": `bytes ${range[0]}-${last}/${found.length}` }).end(part);
-  });
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  try {
-    return await run({ hubUrl: `http://127.0.0.1:${server.address().port}`, retries: 1, timeout: 2000 }, requests);
-  } finally {
-    server.closeAllConnections();
-    server.close();
-  }
-}
+import { GOOD, file, serveFiles as serve } from "./support.mjs";
 
 const weights = (bytes) => ({ "model.safetensors": bytes });
 const isRange = (request) => request.headers.range !== undefined;

@@ -1,12 +1,13 @@
 // The package and the page in Chromium: a static file server, and a Hub on another origin that allows CORS.
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { extname } from "node:path";
+import { tmpdir } from "node:os";
+import { extname, join } from "node:path";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
 
-import { command, sorted, startHub } from "./support.mjs";
+import { GOOD, command, sorted, startHub, startService } from "./support.mjs";
 
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css" };
@@ -120,15 +121,129 @@ for (const [kind, [name, text]] of Object.entries(PAGES)) {
   });
 }
 
-test("the form, the budget and links to a choice", { timeout: 60_000 }, async () => {
+test("the form, and links to a choice", { timeout: 60_000 }, async () => {
   const page = await visit("bigscience/bloom");
-  await page.fill("#name", "https://huggingface.co/gpt2");
-  await page.click("button");
-  await page.waitForFunction(() => document.querySelector("#result h2")?.textContent === "gpt2");
-  assert.match(page.url(), /#gpt2$/);
-  await page.selectOption("#budget", "8GB");
-  assert.match(await page.textContent("section:has(#budget)"), /weights 548 MB/);
+  await page.fill("#name", "https://huggingface.co/gpt2/tree/main?x=1");
+  await page.click("button:has-text('Inspect')");
+  await page.waitForFunction(() => document.querySelector("#result h2")?.textContent === "gpt2@main");
+  assert.match(page.url(), /#gpt2@main$/);
+  await page.fill("#name", "example/Tiny-GGUF");
+  await page.keyboard.press("Enter");
+  await page.click(".error a");
+  await page.waitForSelector("#result h2");
+  assert.match(page.url(), /#hf:\/\/example\/Tiny-GGUF@main\/.+\.gguf$/);
   await page.close();
+});
+
+test("the memory has fields for the GPU, the context and the engine", { timeout: 60_000 }, async () => {
+  const page = await visit("openai/gpt-oss-20b");
+  const text = () => page.textContent("section:has(#budget)");
+  await page.fill("#budget", "16 GB");
+  const [fits, plain] = [await text(), await page.textContent("svg text:last-child")];
+  assert.match(fits, /It does not fit at 131,072 tokens; at most [\d,]+ tokens fit/);
+  await page.fill("#context", "8k");
+  assert.match(await text(), /It fits at 8,192 tokens/);
+  assert.equal(await page.textContent("svg text:last-child"), plain, "the chart shows all contexts");
+  assert.ok(await page.isDisabled("#gpus"));
+  await page.selectOption("#engine", "vllm");
+  await page.fill("#gpus", "2");
+  assert.match(await text(), /on each of 2 GPUs/);
+  for (const [field, value] of [["#budget", "24"], ["#context", "many"], ["#budget", ""]]) {
+    await page.fill(field, value);
+    assert.match(await text(), /invalidOption/, field);
+    await page.fill(field, field === "#budget" ? "24GB" : "8k");
+    assert.doesNotMatch(await text(), /invalidOption/);
+  }
+  await page.close();
+  const assumed = await visit("gpt2");
+  assert.match(await assumed.textContent("section:has(#budget)"), /1,024 tokens/);
+  await assumed.close();
+});
+
+test("the host is named if it is not the public Hub", { timeout: 60_000 }, async () => {
+  const page = await visit("gpt2");
+  const host = new URL(cors.url).host;
+  assert.match(await page.textContent("#host"), new RegExp(`reads ${host}`));
+  assert.match(await page.textContent("#result section"), new RegExp(`from ${host}`));
+  await page.close();
+});
+
+test("texts are copied", { timeout: 60_000 }, async () => {
+  const page = await visit("gpt2");
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const copied = async (label, section) => {
+    await page.click(`section:has(h2:text-is("${section}")) button:text-is("${label}")`);
+    await page.waitForSelector("button:text-is('Copied')");
+    return page.evaluate(() => navigator.clipboard.readText());
+  };
+  assert.match(await copied("Copy", "Badge"), /^!\[params: 137M\]/);
+  assert.equal(await copied("Copy link", "gpt2"), page.url());
+  assert.equal(JSON.parse(await copied("Copy JSON", "gpt2")).parameterTotal, 137022720);
+  await page.close();
+});
+
+test("a token is sent to the Hub, and one that is rejected hides nothing", { timeout: 60_000 }, async () => {
+  const page = await visit("gpt2");
+  const tokens = [];
+  await page.route(`${cors.url}/**`, (route) => {
+    const { authorization } = route.request().headers();
+    tokens.push(authorization);
+    if (authorization !== "Bearer hf_old") return route.continue();
+    const headers = { "access-control-allow-origin": "*", "access-control-expose-headers": EXPOSED, "x-error-message": "Invalid credentials in Authorization header" };
+    return route.fulfill({ status: 401, headers });
+  });
+  await page.click("summary:has-text('Private repositories')");
+  await page.fill("#token", "hf_old");
+  await page.click("button:has-text('Inspect')");
+  await page.waitForSelector(".error");
+  assert.match(await page.textContent(".error"), /rejectedToken the Hub rejected the token/);
+  assert.match(await page.textContent("#result"), /137M parameters/);
+  assert.ok(tokens.includes("Bearer hf_old") && tokens.includes(undefined), String(tokens));
+  assert.equal(await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }])), "[{},{}]");
+  await assertAccessible(page);
+  await page.close();
+});
+
+test("a local folder is read and verified in the browser", { timeout: 60_000 }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "hf-meta-page-"));
+  const model = join(folder, "mine");
+  cpSync(new URL("../../../fixtures/pytorch", import.meta.url), join(model, "weights"), { recursive: true });
+  writeFileSync(join(model, "model.safetensors"), GOOD);
+  const page = await browser.newPage();
+  await page.goto(`${files.url}/page/index.html`);
+  const requests = [];
+  page.on("request", (request) => !request.url().startsWith(files.url) && requests.push(request.url()));
+  await page.click("summary:has-text('Private repositories')");
+  await page.setInputFiles("#folder", model);
+  await page.waitForSelector("#result h2");
+  assert.match(await page.textContent("#result"), /^mine.*2 parameters/);
+  await page.click("text=Verify all files");
+  await page.waitForSelector("text=/alid: /");
+  assert.match(await page.textContent("section:has-text('Verify')"), /Valid: 1 of 1/);
+  assert.deepEqual(requests, []);
+  await page.close();
+  rmSync(folder, { recursive: true });
+});
+
+test("the service serves the page, and its address leads there", { timeout: 60_000 }, async () => {
+  const service = await startService(cors.url, "--inspector", new URL("../pkg", import.meta.url).pathname);
+  const page = await browser.newPage();
+  const failed = [];
+  page.on("response", (response) => response.status() >= 400 && failed.push(response.url()));
+  page.on("pageerror", (error) => failed.push(String(error)));
+  for (const path of ["/inspect", "/inspect/"]) {
+    await page.goto(`${service.url}${path}?hub=${encodeURIComponent(cors.url)}`);
+    assert.equal(new URL(page.url()).pathname, "/inspect/page/index.html");
+  }
+  await page.goto(`${service.url}/?repo=openai/gpt-oss-20b&revision=main`);
+  await page.click("text=Tensors, modules and memory");
+  await page.waitForSelector("#result h2");
+  assert.match(await page.textContent("#result"), /openai\/gpt-oss-20b@main.*20\.9B parameters/);
+  await page.click("text=Verify all files");
+  await page.waitForSelector("text=/alid: /");
+  assert.deepEqual(failed, []);
+  await page.close();
+  service.stop();
 });
 
 test("the page verifies a model", { timeout: 60_000 }, async () => {

@@ -1,5 +1,6 @@
 // A local Hub, the command, and the comparison of their documents.
 import { execFile, spawn } from "node:child_process";
+import { createServer } from "node:http";
 import { cp, mkdir, mkdtemp, readFile, readdir, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,6 +21,15 @@ export async function startHub(folder = `${root}/fixtures`, ...options) {
   }
 }
 
+/** Starts the badge service. Returns its URL, and a function that ends it. */
+export async function startService(hubUrl, ...options) {
+  const env = { PATH: process.env.PATH, HF_ENDPOINT: hubUrl, HF_META_CACHE: "off" };
+  const service = spawn(`${built}/hf-meta`, ["serve", "--listen", "127.0.0.1:0", ...options], { env, stdio: ["ignore", "pipe", "inherit"] });
+  for await (const line of createInterface({ input: service.stdout })) {
+    return { url: line.replace("listening on ", ""), stop: () => service.kill("SIGKILL") };
+  }
+}
+
 /** Runs the command. Returns its documents, one per line. */
 export function command(hubUrl, ...args) {
   const env = { ...process.env, HF_ENDPOINT: hubUrl, HF_TOKEN: "" };
@@ -27,6 +37,14 @@ export function command(hubUrl, ...args) {
     execFile(`${built}/hf-meta`, args, { env, maxBuffer: 1 << 30 }, (_error, stdout) => {
       resolve(stdout.split("\n").filter(Boolean).map((line) => JSON.parse(line)));
     });
+  });
+}
+
+/** Runs the command. Returns its exit status. */
+export function exitStatus(hubUrl, ...args) {
+  const env = { ...process.env, HF_ENDPOINT: hubUrl, HF_TOKEN: "" };
+  return new Promise((resolve) => {
+    execFile(`${built}/hf-meta`, args, { env, maxBuffer: 1 << 30 }, (error) => resolve(error?.code ?? 0));
   });
 }
 
@@ -75,4 +93,44 @@ export async function writeRepos() {
   await cp(`${root}/fixtures/pytorch`, `${folder}/example/pytorch`, { recursive: true });
   await writeFile(`${folder}/example/pytorch/hub.json`, "{}");
   return folder;
+}
+
+const SHA = "c".repeat(40);
+
+/** Returns a safetensors file: its header, and zeros as data. */
+export function file(header, length) {
+  const json = Buffer.from(typeof header === "string" ? header : JSON.stringify(header));
+  const prefix = Buffer.alloc(8);
+  prefix.writeBigUInt64LE(BigInt(length ?? json.length));
+  return Buffer.concat([prefix, json, Buffer.alloc(8)]);
+}
+
+export const GOOD = file({ w: { dtype: "F32", shape: [2], data_offsets: [0, 8] } });
+
+/** Serves a repository with these files. `answer` may respond to a request first. */
+export async function serveFiles(files, answer, run) {
+  const requests = [];
+  const server = createServer((request, response) => {
+    requests.push(request);
+    if (answer?.(request, response, requests.length)) return;
+    const path = decodeURIComponent(request.url.split("?")[0]);
+    const json = (value) => response.setHeader("content-type", "application/json").end(JSON.stringify(value));
+    if (path.includes("/revision/")) return json({ id: "org/name", sha: SHA });
+    if (path.includes("/tree/")) return json(Object.entries(files).map(([path, { length }]) => ({ type: "file", path, size: length })));
+    const found = files[path.split(`/resolve/${SHA}/`)[1]];
+    if (!found) return response.writeHead(404, { "x-error-code": "EntryNotFound" }).end();
+    const range = /bytes=(\d+)-(\d+)/.exec(request.headers.range)?.slice(1).map(Number);
+    if (!range) return response.writeHead(200, { "content-length": found.length }).end(found);
+    if (range[0] >= found.length) return response.writeHead(416, { "content-range": `bytes */${found.length}` }).end();
+    const part = found.subarray(range[0], range[1] + 1);
+    const last = range[0] + part.length - 1;
+    response.writeHead(206, { "content-range": `bytes ${range[0]}-${last}/${found.length}` }).end(part);
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  try {
+    return await run({ hubUrl: `http://127.0.0.1:${server.address().port}`, retries: 1, timeout: 2000 }, requests);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
 }

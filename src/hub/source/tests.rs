@@ -8,9 +8,6 @@ fn every_spelling_of_a_repository_is_parsed() {
         ("bigscience/bloom@v1.0", "bigscience/bloom@v1.0"),
         ("bigscience/bloom@refs/pr/1", "bigscience/bloom@refs/pr/1"),
         ("datasets/org/name", "datasets/org/name"),
-        ("gpt2/", "gpt2"),
-        ("org/name/", "org/name"),
-        ("org/name@main/", "org/name@main"),
         ("org/name-GGUF:Q4_K_M", "hf://org/name-GGUF@main/Q4_K_M"),
         ("org/name-GGUF:Q9_9", "hf://org/name-GGUF@main/Q9_9"),
         ("org/name-GGUF@v1:q8_0", "hf://org/name-GGUF@v1/q8_0"),
@@ -117,12 +114,25 @@ fn paths_and_file_urls_are_local() {
         (".", PathBuf::from(".")),
         ("./gpt2", PathBuf::from("./gpt2")),
         ("/models/gpt2", PathBuf::from("/models/gpt2")),
+        ("gpt2/", PathBuf::from("gpt2/")),
+        ("org/model/", PathBuf::from("org/model/")),
+        ("org/model@main/", PathBuf::from("org/model@main/")),
+        ("runs/last/model/", PathBuf::from("runs/last/model/")),
+        ("~bob/x", PathBuf::from("~bob/x")),
         ("model.safetensors", PathBuf::from("model.safetensors")),
         ("x.index.json", PathBuf::from("x.index.json")),
         ("a/b/model.safetensors.index.json", PathBuf::from("a/b/model.safetensors.index.json")),
         ("file:///models/gpt%202", PathBuf::from("/models/gpt 2")),
     ];
     for (text, path) in cases {
+        assert_eq!(text.parse(), Ok(Source::Local(path)), "{text}");
+    }
+}
+
+#[test]
+fn a_tilde_is_the_home_folder() {
+    let home = std::env::home_dir().unwrap();
+    for (text, path) in [("~", home.clone()), ("~/", home.clone()), ("~/gpt2", home.join("gpt2"))] {
         assert_eq!(text.parse(), Ok(Source::Local(path)), "{text}");
     }
 }
@@ -135,7 +145,6 @@ fn other_text_is_an_error() {
         "gpt2@",
         "@main",
         "org/name@\n",
-        "a/b/c/",
         "hf://",
         "hf://org/name@",
         "hf://org/name@/x",

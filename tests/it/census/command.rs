@@ -112,6 +112,17 @@ async fn a_publication_has_all_tables() {
     let line = text("README.md").lines().find_map(|line| line.strip_prefix(key).map(str::to_owned));
     assert!(line.unwrap().contains(" | `repo`, `path` | The bytes that the counts"));
     // Files of others are kept.
+    // A second publication keeps what people wrote into the card.
+    let card = fs::read_to_string(file("README.md")).unwrap();
+    let edited = card.replacen("---\n", "---\ntags:\n- census\n", 1) + "\n# Our notes\n\nWords.\n";
+    fs::write(file("README.md"), edited.replace("| 300 |", "| 299 |")).unwrap();
+    assert_eq!(run(hub, &args[..5]).code, 0);
+    let kept = fs::read_to_string(file("README.md")).unwrap();
+    assert!(kept.starts_with("---\ntags:\n- census\npretty_name: "), "{kept}");
+    assert!(kept.ends_with("\n# Our notes\n\nWords.\n"), "{kept}");
+    assert!(kept.contains("license: \"cc0-1.0\"\n"), "{kept}");
+    assert!(kept.contains("| 300 |") && !kept.contains("| 299 |"), "{kept}");
+    assert!(!kept.contains("tensors.parquet"), "{kept}");
     let other = generated.path("other");
     fs::create_dir(&other).unwrap();
     fs::write(format!("{other}/README.md"), "notes").unwrap();

@@ -244,7 +244,7 @@ fn answers_are_the_same_in_all_formats() {
     let rows: Vec<_> = rows[1..].iter().map(|row| columns.map(|at| row[at])).collect();
     let expected = [
         // 64k exceed the maximum of 8,192.
-        ["135217728", "", "8192"],
+        ["135217728", "false", "8192"],
         ["227492416", "true", "144386"],
         ["", "", ""],
     ];
@@ -257,7 +257,9 @@ fn answers_are_the_same_in_all_formats() {
         let text = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
         let found = [&memory["totalBytes"], &memory["fits"], &memory["longestContext"]].map(text);
         assert_eq!(found, row.map(str::to_owned), "{line}");
-        assert_eq!(memory["fits"].is_null(), memory["reason"].is_object(), "{line}");
+        let is_too_long = memory["reason"]["code"] == "contextTooLong";
+        assert_eq!(memory["fits"].is_null() || is_too_long, memory["reason"].is_object(), "{line}");
+        assert_eq!(is_too_long, line.starts_with(r#"{"source":"org/dense""#), "{line}");
         assert_eq!(memory["budgetBytes"], 500_000_000);
         assert_eq!(memory["contextSource"], "option");
     }
@@ -278,7 +280,7 @@ fn a_context_beyond_the_maximum_and_an_assumed_one_are_named() {
     let first = |args: &[&str]| run(&hub, args).stdout.lines().nth(1).unwrap().to_owned();
     assert_eq!(
         first(&["org/dense", "--fit", "1GB", "--context", "128k"]),
-        "1.0 GB: 131,072 tokens exceed its maximum; at most 8,192 tokens fit"
+        "1.0 GB: no, 131,072 tokens exceed its maximum; at most 8,192 tokens fit"
     );
     let config = r#"{"model_type":"gpt2","torch_dtype":"float16"}"#;
     let hub = LocalHub::start([repo("org/old", config)]).unwrap();
@@ -350,4 +352,148 @@ fn options_of_vllm_change_the_size() {
     let output = run(&hub, &["org/sliding", "--memory", "--tp", "2"]);
     assert_eq!(output.code, 2);
     assert!(output.stderr.contains("require `--engine vllm`"), "{}", output.stderr);
+}
+
+/// Returns the cells of the CSV rows by their headings.
+fn cells(csv: &str, names: &[&str]) -> Vec<Vec<String>> {
+    let mut rows = csv.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let headings = rows.next().unwrap();
+    let at = |name: &&str| headings.iter().position(|heading| heading == name).unwrap();
+    let columns: Vec<_> = names.iter().map(at).collect();
+    rows.map(|row| columns.iter().map(|at| row[*at].clone()).collect()).collect()
+}
+
+/// A table states the context of each answer, the reason of a `?`, and how many models fit.
+#[test]
+fn several_models_are_compared_in_a_table() {
+    let old = repo("org/old", r#"{"model_type":"gpt2","torch_dtype":"float16"}"#);
+    let (dense, unknown) =
+        (repo("org/dense", DENSE), repo("org/unknown", r#"{"model_type":"brand_new"}"#));
+    let pipeline = Repo::new("org/pipe")
+        .file(
+            "model_index.json",
+            File::from_bytes(r#"{"unet":["diffusers","UNet2DConditionModel"]}"#),
+        )
+        .file("unet/diffusion_pytorch_model.safetensors", tensors(&[("w", "F16", &[9], 2)]));
+    let hub = LocalHub::start([old, dense, unknown, pipeline]).unwrap();
+    let names = ["org/dense", "org/old", "org/unknown", "org/pipe"];
+    let list = |args: &[&str]| run(&hub, &[&names[..], args].concat());
+    let table = list(&["--fit", "1GB"]);
+    let lines: Vec<_> = table.stdout.lines().collect();
+    assert_eq!(table.code, 1);
+    assert!(lines[0].contains("  context  ") && lines[0].ends_with("reason"), "{}", table.stdout);
+    assert!(lines[1].contains(" 8,192 ") && lines[1].contains("yes"), "{}", table.stdout);
+    assert!(lines[2].contains(" 4,096 (assumed) "), "{}", table.stdout);
+    assert!(lines[3].contains(" ? "), "{}", table.stdout);
+    assert!(
+        lines[3].ends_with("the cache of architecture `brand_new` is unknown"),
+        "{}",
+        table.stdout
+    );
+    assert!(!lines[4].contains("4,096"), "a pipeline stores no cache: {}", table.stdout);
+    let card = "cards of 1 GB have 1 GiB (1.1 GB): --fit 1GiB";
+    assert_eq!(lines[5], format!("1.0 GB: 3 of 4 fit, 0 do not fit, 1 unknown; {card}"));
+    // Equal contexts that are not assumed are no column.
+    let equal = run(&hub, &["org/dense", "org/dense", "--fit", "1GiB"]).stdout;
+    assert!(!equal.contains("context ") && !equal.contains("reason"), "{equal}");
+    assert!(equal.ends_with("\n1.1 GB: 2 of 2 fit, 0 do not fit, 0 unknown\n"), "{equal}");
+    let long = list(&["--fit", "1GiB", "--context", "32k"]);
+    assert!(long.stdout.lines().nth(1).unwrap().contains("no (max 8k)"), "{}", long.stdout);
+    assert!(
+        long.stdout.ends_with("1.1 GB: 1 of 4 fit, 2 do not fit, 1 unknown\n"),
+        "{}",
+        long.stdout
+    );
+    // Other programs get all columns, and the summary is on stderr.
+    let columns = ["context", "context_source", "gpus", "fits", "reason"];
+    let csv = list(&["--fit", "1GiB", "--context", "32k", "--format", "csv"]);
+    let expected = [
+        ["32768", "option", "1", "false", "contextTooLong"],
+        ["32768", "option", "1", "false", ""],
+        ["32768", "option", "1", "", "unknownArchitecture"],
+        ["", "", "1", "true", ""],
+    ];
+    assert_eq!(cells(&csv.stdout, &columns), expected, "{}", csv.stdout);
+    assert!(
+        csv.stderr.ends_with("1.1 GB: 1 of 4 fit, 2 do not fit, 1 unknown\n"),
+        "{}",
+        csv.stderr
+    );
+    assert!(!csv.stderr.contains("failed a check"), "{}", csv.stderr);
+    assert!(!list(&["-q", "--fit", "1GiB", "--format", "csv"]).stderr.contains("of 4 fit"));
+    let plain = list(&["--format", "csv"]).stdout;
+    assert_eq!(cells(&plain, &columns)[0], ["", "", "", "", ""], "{plain}");
+    let assumed = list(&["--memory", "--format", "tsv"]).stdout.replace('\t', ",");
+    assert_eq!(cells(&assumed, &columns)[1], ["4096", "default", "1", "", ""], "{assumed}");
+    let memory = list(&["--memory"]).stdout;
+    assert!(memory.lines().nth(3).unwrap().contains(" ? "), "{memory}");
+    assert!(!memory.contains("of 4 fit"), "{memory}");
+}
+
+#[test]
+fn models_are_sorted_by_memory_and_by_context() {
+    let hub = hub();
+    let names = ["org/dense", "org/latent", "org/sliding"];
+    let first = |args: &[&str]| {
+        let csv = run(&hub, &[&names[..], args, &["--format", "csv"]].concat()).stdout;
+        cells(&csv, &["repository"]).concat()
+    };
+    assert_eq!(
+        first(&["--memory", "--sort", "memory"]),
+        ["org/latent", "org/sliding", "org/dense"]
+    );
+    assert_eq!(
+        first(&["--fit", "24GB", "--sort", "context"]),
+        ["org/latent", "org/sliding", "org/dense"]
+    );
+    for args in [&["--sort", "memory"][..], &["--sort", "context"]] {
+        let refused = run(&hub, &[&names[..], args].concat());
+        assert_eq!(refused.code, 2);
+        assert!(refused.stderr.contains("require `--memory` or `--fit`"), "{}", refused.stderr);
+    }
+}
+
+/// vLLM leaves a tenth of each GPU to others, and with several GPUs all sizes are per GPU.
+#[test]
+fn the_share_of_vllm_and_the_number_of_gpus_are_stated() {
+    let hub = hub();
+    let fit = |args: &[&str]| run(&hub, &[&["org/dense", "--engine", "vllm"], args].concat());
+    // 8,192 tokens of 2,048 bytes, and 1,000,000 bytes of weights: 17,777,216 bytes.
+    let short = fit(&["--fit", "19MB"]);
+    assert_eq!(short.code, 1, "{}", short.stdout);
+    assert!(
+        short.stdout.contains("17.1 MB (0.9 of 19.0 MB): no, at 8,192 tokens"),
+        "{}",
+        short.stdout
+    );
+    let all = fit(&["--fit", "19MB", "--gpu-memory-utilization", "1"]);
+    assert_eq!(all.code, 0, "{}", all.stdout);
+    assert!(all.stdout.contains("19.0 MB: yes"), "{}", all.stdout);
+    let json = fit(&["--fit", "19MB", "--json", "--summary"]).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let memory = &json["memory"];
+    assert_eq!(
+        (&memory["budgetBytes"], &memory["usableBytes"]),
+        (&19_000_000.into(), &17_100_000.into())
+    );
+    assert_eq!(memory["vllm"]["gpuMemoryUtilization"], 0.9);
+    let two = fit(&["--fit", "19MB", "--tp", "2"]).stdout;
+    assert!(two.contains("17.1 MB (0.9 of 19.0 MB) per GPU: yes"), "{two}");
+    assert!(two.contains("weights/GPU") && two.contains("total/GPU"), "{two}");
+    let table =
+        run(&hub, &["org/dense", "org/dense", "--memory", "--engine", "vllm", "--tp", "2"]).stdout;
+    assert!(table.lines().next().unwrap().contains("memory/GPU"), "{table}");
+    for (args, text) in [
+        (&["--fit", "19MB", "--gpu-memory-utilization", "1.5"][..], "above 0 and at most 1"),
+        (&["--fit", "19MB", "--gpu-memory-utilization", "90%"], "above 0 and at most 1"),
+    ] {
+        let refused = fit(args);
+        assert!(refused.code == 2 && refused.stderr.contains(text), "{}", refused.stderr);
+    }
+    let other = run(&hub, &["org/dense", "--fit", "1GB", "--gpu-memory-utilization", "0.9"]);
+    assert!(
+        other.code == 2 && other.stderr.contains("require `--engine vllm`"),
+        "{}",
+        other.stderr
+    );
 }

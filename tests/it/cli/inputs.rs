@@ -27,7 +27,7 @@ fn a_folder_completed_by_a_shell_is_local() {
     let tensors = |source: &str, folder: &Path| {
         let mut command = hf_meta(hub.endpoint());
         command.current_dir(folder).args([source, "--tensors"]);
-        CommandOutput::new(&mut command).data().lines().count() - 1
+        CommandOutput::new(&mut command).stdout.lines().count() - 1
     };
     let empty = tempfile::tempdir().unwrap();
     assert_eq!(tensors("gpt2/", folder.path()), 0);
@@ -37,6 +37,86 @@ fn a_folder_completed_by_a_shell_is_local() {
     let missing = CommandOutput::new(&mut missing);
     assert_eq!(missing.code, 1, "a folder that is missing is not read from the Hub");
     assert!(missing.stderr.starts_with("error: `gpt2/` not found"), "{}", missing.stderr);
+}
+
+/// Programs join results with their lists by this name.
+#[test]
+fn a_source_is_named_as_it_was_given() {
+    let hub = support::fixtures_hub();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("a/gpt2")).unwrap();
+    std::fs::write(folder.path().join("a/gpt2/model.safetensors"), support::file_start("{}"))
+        .unwrap();
+    let page = format!("{}/gpt2/tree/main", hub.endpoint());
+    let tag = format!("{GGUF}:q8_0");
+    let home = folder.path().to_str().unwrap();
+    for source in [
+        "gpt2",
+        "gpt2@main",
+        &page,
+        &tag,
+        "hf://gpt2@main",
+        "a/gpt2/",
+        "./a/gpt2",
+        "~/a/gpt2",
+        "org/none",
+        "a/b/c/d",
+    ] {
+        let run = |args: &[&str]| {
+            let mut command = hf_meta(hub.endpoint());
+            command.current_dir(folder.path()).env("HOME", home).args(args).arg(source);
+            CommandOutput::new(&mut command).stdout
+        };
+        let json: Value = serde_json::from_str(&run(&["--json", "--summary"])).unwrap();
+        assert_eq!(json["source"], source);
+        let csv = run(&["--format", "csv"]);
+        assert!(csv.lines().nth(1).unwrap().starts_with(&format!("{source},")), "{csv}");
+        let verified: Value = serde_json::from_str(&run(&["verify", "--json"])).unwrap();
+        assert_eq!(verified["source"], source);
+    }
+    let secret = format!("{}/gpt2/resolve/main/model.safetensors?sig=s3cr3t", hub.endpoint());
+    assert!(!run(&hub, &[&secret, "--json", "--summary"]).stdout.contains("s3cr3t"));
+}
+
+/// A bare name is a repository, even if a folder has the same name. The output says so.
+#[test]
+fn a_local_folder_with_the_name_of_a_repository_is_a_hint() {
+    let hub = support::fixtures_hub();
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["models/x", "gpt2"] {
+        std::fs::create_dir_all(folder.path().join(name)).unwrap();
+    }
+    let inspect = |args: &[&str]| {
+        let mut command = hf_meta(hub.endpoint());
+        CommandOutput::new(command.current_dir(folder.path()).args(args))
+    };
+    let missing = inspect(&["models/x"]);
+    let help = "help: to read the local file or folder with that name, use ./models/x\n";
+    assert!(missing.code == 3 && missing.stderr.ends_with(help), "{}", missing.stderr);
+    hub.inject(|request, _| {
+        request.path.contains("/models/x").then_some(Fault::Status(500, vec![]))
+    });
+    let failed = inspect(&["models/x", "--retries", "0"]);
+    assert!(failed.stderr.ends_with(help), "{}", failed.stderr);
+    let read = inspect(&["gpt2", "--format", "csv"]);
+    assert_eq!(read.stderr, "note: gpt2 is the repository; for the local gpt2, use ./gpt2\n");
+    assert_eq!((read.code, inspect(&["gpt2", "-q"]).stderr.as_str()), (0, ""));
+    assert_eq!(inspect(&["./gpt2"]).code, 1);
+}
+
+#[test]
+fn lists_are_added_up() {
+    let hub = support::fixtures_hub();
+    let folder = tempfile::tempdir().unwrap();
+    let lists =
+        [("a.txt", "gpt2\n"), ("b.csv", "id,likes\nbigscience/bloom,1\n")].map(|(name, text)| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        });
+    let csv = run(&hub, &["--from", &lists[0], "--from", &lists[1], "--format", "csv"]).data();
+    let names: Vec<_> = csv.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(names, ["gpt2", "bigscience/bloom"]);
 }
 
 /// Links of the Hub's viewer, names with a quantization, and files without their extension.

@@ -30,7 +30,7 @@ fn a_failed_repository_has_a_row_with_the_error_code() {
     let CommandOutput { code, stdout, stderr } = run(&hub, &args);
     let lines: Vec<_> = stdout.lines().collect();
     assert!(lines[1].starts_with("gpt2,137022720,true,,F32,32,548090880,,"), "{stdout}");
-    assert_eq!((lines[2], lines.len(), code), ("org/none,,,,,,,,,,,,repoNotFound", 3, 3));
+    assert_eq!((lines[2], lines.len(), code), ("org/none,,,,,,,,,,,,,,,,repoNotFound", 3, 3));
     assert!(stderr.starts_with("error: org/none: repository"), "{stderr}");
     let table = run(&hub, &["org/none", "gpt2"]).stdout;
     assert!(!table.contains("org/none") && table.contains("137M"), "{table}");

@@ -249,10 +249,12 @@ fn an_interrupted_list_says_what_is_kept() {
     hub.inject(|request, _| request.path.contains("/b/").then_some(Fault::Stall));
     let cache = tempfile::tempdir().unwrap();
     let cached = [("HF_META_CACHE", cache.path().to_str().unwrap())];
-    for (variables, kept) in
-        [(&[][..], "none are kept"), (&cached, "a second run reads them from the cache")]
-    {
-        let screen = screen_until(&hub, "org/a org/b", 120, variables, "1 of 2 repositories, ");
+    for (args, variables, kept) in [
+        ("org/a org/b", &[][..], "none are kept"),
+        ("org/a org/b", &cached, "a second run reads them from the cache"),
+        ("org/a org/b --format csv", &[], "those printed so far are complete"),
+    ] {
+        let screen = screen_until(&hub, args, 120, variables, "1 of 2 repositories, ");
         let Some(screen) = screen else { return };
         let last = format!("interrupted after 1 of 2 repositories; {kept}\r\n");
         assert!(screen.contains(&last), "{screen:?}");

@@ -89,11 +89,11 @@ async fn weights_in_too_many_files_are_not_requested() {
     assert_eq!((badge.status, badge.title().as_str()), (StatusCode::OK, "params: too many files"));
     let api = get(&router, "/api/models/org/model").await;
     assert_eq!(
-        (api.status, api.json()["code"].as_str()),
+        (api.status, api.json()["error"]["code"].as_str()),
         (StatusCode::UNPROCESSABLE_ENTITY, Some("tooManyFiles"))
     );
     assert_eq!(
-        api.json()["error"],
+        api.json()["error"]["message"],
         "reading the weights takes 504 requests; this service sends at most 500"
     );
     let (shards, all) = requests(&hub);

@@ -84,7 +84,7 @@ async fn the_number_of_lookups_is_limited() {
     let api = get(&router, "/api/models/org/m2").await;
     assert_eq!((api.status, api.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, "60"));
     assert!(
-        api.json()["error"].as_str().unwrap().contains("all clients together"),
+        api.json()["error"]["message"].as_str().unwrap().contains("all clients together"),
         "{}",
         api.json()
     );
@@ -129,7 +129,11 @@ async fn the_requests_and_lookups_of_each_client_are_limited() {
     }
     assert_eq!(titles, ["params: 2", "params: 2", "params: busy", "params: busy"]);
     let api = get(&service, "/api/models/org/m4").await;
-    assert!(api.json()["error"].as_str().unwrap().contains("this client"), "{}", api.json());
+    assert!(
+        api.json()["error"]["message"].as_str().unwrap().contains("this client"),
+        "{}",
+        api.json()
+    );
     assert_eq!(
         get(&service, "/badge/org/m0.svg").await.title(),
         "params: 2",

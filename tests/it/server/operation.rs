@@ -151,19 +151,38 @@ async fn the_page_of_the_npm_package_is_served_if_it_was_built() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("page")).unwrap();
     std::fs::write(folder.path().join("page/index.html"), "<!doctype html>").unwrap();
-    std::fs::write(folder.path().join("secret"), "x").unwrap();
+    std::fs::create_dir(folder.path().join("esm")).unwrap();
+    for name in ["page/page.js", "esm/any-chunk.js", "esm/index.d.ts", "bin.js", "secret"] {
+        std::fs::write(folder.path().join(name), "x").unwrap();
+    }
     let mut with_page = config();
     with_page.inspector = Some(folder.path().to_owned());
     let router = router(&hub, with_page);
     let page = get(&router, PATH).await;
     assert_eq!((page.status, &*page.body), (StatusCode::OK, "<!doctype html>"));
     assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
-    for path in ["/inspect/page/page.js", "/inspect/secret", "/inspect/page/..%2Fsecret"] {
-        assert_eq!(get(&router, path).await.status, StatusCode::NOT_FOUND, "{path}");
+    for path in ["/inspect/page/page.js", "/inspect/esm/any-chunk.js"] {
+        assert_eq!(
+            get(&router, path).await.header("content-type"),
+            "text/javascript; charset=utf-8"
+        );
+    }
+    for path in
+        ["secret", "page/..%2Fsecret", "page/none.js", "bin.js", "esm/index.d.ts", "page/.js"]
+    {
+        let seen = get(&router, &format!("/inspect/{path}")).await;
+        assert_eq!(seen.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    for (path, target) in
+        [("/inspect", "inspect/page/index.html"), ("/inspect/", "page/index.html")]
+    {
+        let seen = get(&router, path).await;
+        assert_eq!(seen.status, StatusCode::TEMPORARY_REDIRECT);
+        assert_eq!(seen.header("location"), target);
     }
     let badges = get(&router, "/?repo=org/model&revision=main&path=model.safetensors").await;
     let endpoint = hub.endpoint().replace(':', "%3A").replace('/', "%2F");
-    let link = format!("{}?hub={endpoint}#org/model@main:model.safetensors\"", &PATH[1..]);
+    let link = format!("{}?hub={endpoint}#hf://org/model@main/model.safetensors\"", &PATH[1..]);
     assert!(badges.body.contains(&link), "{link} {}", badges.body);
 }
 
@@ -171,7 +190,7 @@ async fn the_page_of_the_npm_package_is_served_if_it_was_built() {
 async fn a_draining_service_is_not_ready_but_accepts_connections() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     let mut config = config();
-    config.drain_delay = Some(Duration::from_secs(3_600));
+    config.drain_delay = Duration::from_secs(3_600);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/readyz", listener.local_addr().unwrap());
     let (sender, end) = oneshot::channel::<()>();

@@ -2,8 +2,10 @@
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use hf_meta::{Client, DiskCache};
+use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::hub::{Fault, LocalHub, Repo};
@@ -28,6 +30,22 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn start(hub: &LocalHub, args: &[&str]) -> Self {
         Self::start_as(command(hub), args)
+    }
+
+    /// Sends a signal.
+    #[cfg(unix)]
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end of the process. Returns the lines on stderr, which must be a pipe.
+    #[cfg(unix)]
+    fn log(&mut self) -> Vec<String> {
+        let stderr = BufReader::new(self.child.stderr.take().unwrap());
+        let lines = stderr.lines().map(Result::unwrap).collect();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        lines
     }
 
     pub(super) fn start_as(mut command: Command, args: &[&str]) -> Self {
@@ -57,14 +75,110 @@ async fn text(url: String) -> String {
 async fn signals_of_a_service_manager_shut_the_server_down() {
     let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
     for signal in ["TERM", "INT"] {
-        let mut server = Server::start(&hub, &[]);
+        let mut server = Server::start(&hub, &["--drain-delay", "0"]);
         assert!(
             text(format!("{}/badge/org/model.svg", server.address)).await.contains("params: 2")
         );
-        let id = server.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+        server.signal(signal);
         assert_eq!(server.child.wait().unwrap().code(), Some(0), "{signal}");
     }
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn a_drain_is_the_default_and_the_start_and_the_end_are_logged() {
+    let hub = LocalHub::start([support::sharded("org/model")]).unwrap();
+    let mut command = command(&hub);
+    command.stderr(Stdio::piped());
+    let mut server = Server::start_as(command, &["--log-format", "json"]);
+    let ready = format!("{}/readyz", server.address);
+    assert_eq!(text(ready.clone()).await, "ok");
+    server.signal("TERM");
+    while text(ready.clone()).await != "shutting down" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let started = Instant::now();
+    server.signal("TERM");
+    let log = server.log();
+    assert!(started.elapsed() < Duration::from_secs(4), "a second signal ends the drain");
+    let log: Vec<Value> = log.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let messages: Vec<_> = log.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert_eq!(messages, ["the service has started", "shutting down", "stopped"]);
+    assert_eq!((&log[0]["hub"], &log[0]["cache"]), (&json!(hub.endpoint()), &json!("off")));
+    assert_eq!(log[1]["signal"], "SIGTERM");
+    for line in log {
+        assert_eq!(line["level"], "info");
+        let time = line["timestamp"].as_str().unwrap();
+        assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
+    }
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn an_outage_of_the_hub_is_logged_once_and_so_is_its_end() {
+    let hub = LocalHub::start(["org/a", "org/b", "org/c"].map(support::sharded)).unwrap();
+    let mut command = command(&hub);
+    command.stderr(Stdio::piped());
+    let options = ["--retries", "0", "--drain-delay", "0", "--lookup-timeout", "60"];
+    let mut server = Server::start_as(command, &[&options[..], &["--log-format", "time"]].concat());
+    let badge = async |name: &str| text(format!("{}/badge/org/{name}.svg", server.address)).await;
+    hub.inject(|_, _| Some(Fault::Status(500, Vec::new())));
+    assert!(badge("a").await.contains("unavailable") && badge("b").await.contains("unavailable"));
+    hub.inject(|_, _| None);
+    assert!(badge("c").await.contains("params: 2") && badge("none").await.contains("not found"));
+    server.signal("INT");
+    let log = server.log();
+    let warnings: Vec<_> = log.iter().filter_map(|line| line.split_once(" warning: ")).collect();
+    let [(time, down), (_, up)] = warnings[..] else { panic!("{log:?}") };
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
+    assert!(down.starts_with("the Hub is unavailable") && down.contains("500"), "{down}");
+    assert_eq!(up, "the Hub is available again");
+}
+
+#[test]
+#[cfg(unix)]
+fn misspelled_variables_and_an_unreachable_cache_are_warnings_at_the_start() {
+    let hub = LocalHub::start([]).unwrap();
+    let mut command = command(&hub);
+    command.stderr(Stdio::piped()).env("HF_META_TTTL", "5").env("HF_META_COLOUR_OF_BADGES", "red");
+    command.env("HF_META_CACHE", "redis://:s3cr3t@127.0.0.1:9");
+    let mut server = Server::start_as(command, &[]);
+    server.signal("INT");
+    let log = server.log().join("\n");
+    for line in [
+        "warning: HF_META_TTTL is not a setting (similar: HF_META_TTL)",
+        "warning: HF_META_COLOUR_OF_BADGES is not a setting",
+        "warning: the shared cache is unreachable; continuing without it",
+        "cache: redis (unreachable)",
+    ] {
+        assert!(log.contains(line), "{log}");
+    }
+    assert!(!log.contains("s3cr3t"), "{log}");
+}
+
+#[test]
+fn errors_about_variables_name_the_variable() {
+    let hub = LocalHub::start([]).unwrap();
+    for (variable, value) in [
+        ("HF_META_TTL", "soon"),
+        ("HF_META_LISTEN", "nowhere"),
+        ("HF_META_CACHE", "ftp://x"),
+        ("HF_META_MAX_CONNECTIONS", "0"),
+        ("HF_META_INSPECTOR", "src"),
+        ("HF_META_LOG_FORMAT", "xml"),
+        ("HF_ENDPOINT", "x"),
+    ] {
+        let mut command = command(&hub);
+        let output = command.env(variable, value).arg("serve").stderr(Stdio::piped()).output();
+        let output = output.unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{variable}");
+        assert!(error.contains(variable), "{variable}: {error}");
+    }
+    let mut command = command(&hub);
+    command.env("HF_META_TTL", "5").args(["serve", "--ttl=soon"]).stderr(Stdio::piped());
+    let error = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(error.contains("--ttl") && !error.contains("HF_META_TTL"), "{error}");
 }
 
 /// The token of `hf auth login` belongs to the owner of the machine and must not serve strangers.

@@ -34,7 +34,7 @@ async fn several_sets_are_offered_as_links() {
         assert!(set.contains("1 parameter<") && set.contains("Embed the badge"), "{link}: {set}");
     }
     let api = get(&router, "/api/models/org/several").await.json();
-    let paths = api["sets"].as_array().unwrap().iter().map(|set| &set["path"]);
+    let paths = api["otherSets"].as_array().unwrap().iter().map(|set| &set["path"]);
     assert_eq!(paths.collect::<Vec<_>>(), sets.map(|path| json!(path)).iter().collect::<Vec<_>>());
 }
 

@@ -136,6 +136,180 @@ async fn shards_without_an_index_are_found() {
     assert_eq!(verify(&hub("consolidated"), "org/shards", false).await.findings(), []);
 }
 
+const TRANSFORMERS: &str = r#"{"model_type":"brand_new","architectures":["BrandNewModel"]}"#;
+
+/// A loader looks for its names, and nothing else.
+#[tokio::test]
+async fn a_name_that_the_stated_loader_does_not_find_is_a_warning() {
+    let diffusers = r#"{"_class_name":"AutoencoderKL","_diffusers_version":"0.30.0"}"#;
+    let peft = r#"{"peft_type":"LORA","r":8}"#;
+    let warned = |file: &str, loader, expected: &str| {
+        let (file, expected) = (file.to_owned(), expected.to_owned());
+        Some(Finding::UnexpectedName { file, loader, expected })
+    };
+    let standard = "model.safetensors";
+    // The configuration, its content, the files, and the expected warning.
+    let cases = [
+        (
+            "config.json",
+            TRANSFORMERS,
+            &["model.fp16.safetensors"][..],
+            warned("model.fp16.safetensors", "transformers", standard),
+        ),
+        (
+            "config.json",
+            TRANSFORMERS,
+            &["Model.safetensors"],
+            warned("Model.safetensors", "transformers", standard),
+        ),
+        (
+            "config.json",
+            TRANSFORMERS,
+            &["my-model.safetensors"],
+            warned("my-model.safetensors", "transformers", standard),
+        ),
+        ("config.json", diffusers, &[standard], warned(standard, "diffusers", VAE_FILE)),
+        ("config.json", TRANSFORMERS, &[VAE_FILE], warned(VAE_FILE, "transformers", standard)),
+        ("config.json", TRANSFORMERS, &[standard, "model.fp16.safetensors"], None),
+        ("config.json", TRANSFORMERS, &[standard, "other.safetensors"], None),
+        ("config.json", diffusers, &[VAE_FILE], None),
+        // Nothing states a loader.
+        ("config.json", "{}", &["my-model.safetensors"], None),
+        ("config.json", r#"{"model_type":"x"}"#, &["my-model.safetensors"], None),
+        (
+            "config.json",
+            r#"{"model_type":"x","architectures":["X"],"quantization":{"bits":4}}"#,
+            &["weights.safetensors"],
+            None,
+        ),
+        (
+            "config.json",
+            r#"{"model_type":"x","architectures":["X"],"transformers_weights":"a.safetensors"}"#,
+            &["a.safetensors"],
+            None,
+        ),
+        ("readme.json", TRANSFORMERS, &["my-model.safetensors"], None),
+        ("adapter_config.json", peft, &["adapter_model.safetensors"], None),
+    ];
+    for (config, json, files, expected) in cases {
+        let repo = repo("org/model", files).file(config, File::from_bytes(json));
+        let hub = LocalHub::start([repo]).unwrap();
+        for all in [false, true] {
+            let found = verify(&hub, "org/model", all).await.findings();
+            let found: Vec<_> = found
+                .iter()
+                .filter(|found| matches!(found, Finding::UnexpectedName { .. }))
+                .collect();
+            assert_eq!(found, expected.iter().collect::<Vec<_>>(), "{json} {files:?} {all}");
+        }
+    }
+    let text = warned("unet/model.fp16.safetensors", "transformers", standard).unwrap().to_string();
+    assert!(
+        text.ends_with("it loads `model.safetensors`, or this file with variant=\"fp16\""),
+        "{text}"
+    );
+    let text = warned("Model.safetensors", "transformers", standard).unwrap().to_string();
+    assert!(
+        text.ends_with("which the configuration states: it loads `model.safetensors`"),
+        "{text}"
+    );
+}
+
+const VAE_FILE: &str = "diffusion_pytorch_model.safetensors";
+
+/// transformers loads the single file; vLLM looks for the shards of the index.
+#[tokio::test]
+async fn an_index_that_was_left_over_is_found() {
+    let shard = "model-00001-of-00001.safetensors";
+    let with_index = |id: &str, listed: &str| {
+        repo(id, &["model.safetensors"])
+            .file("model.safetensors.index.json", support::index(&[("x", listed)]))
+    };
+    // MLX writes an index that lists the single file.
+    let sound = with_index("org/mlx", "model.safetensors");
+    let hub = LocalHub::start([with_index("org/stale", shard), sound]).unwrap();
+    let stale = Finding::StaleIndex {
+        index: "model.safetensors.index.json".to_owned(),
+        file: "model.safetensors".to_owned(),
+        shard: shard.to_owned(),
+    };
+    assert_eq!(verify(&hub, "org/stale", false).await.findings(), [stale]);
+    assert_eq!(verify(&hub, "org/mlx", false).await.findings(), []);
+}
+
+/// The `Trainer` keeps its last checkpoints. The last one is read, and the result says so.
+#[tokio::test]
+async fn the_last_checkpoint_of_a_run_is_read() {
+    let files = ["checkpoint-500/model.safetensors", "checkpoint-1000/model.safetensors"];
+    let hub = LocalHub::start([repo("org/run", &files)]).unwrap();
+    let finding =
+        Finding::LastCheckpoint { checkpoint: "checkpoint-1000".to_owned(), checkpoints: 2 };
+    let report = verify(&hub, "org/run", false).await;
+    assert_eq!((report.sets[0].path.as_str(), report.findings()), (files[1], vec![finding]));
+    let cache = tempfile::tempdir().unwrap();
+    let counted = || {
+        let mut command = crate::cli::hf_meta(hub.endpoint());
+        command.env("HF_META_CACHE", cache.path()).args(["org/run", "--json", "--summary"]);
+        crate::cli::CommandOutput::new(&mut command)
+    };
+    for _ in 0..2 {
+        let ran = counted();
+        let text = "note: org/run: `checkpoint-1000` is the last of 2 checkpoints, and the only one that is read\n";
+        assert_eq!((ran.code, &*ran.stderr), (0, text), "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains(r#""filepaths":["checkpoint-1000/model.safetensors"]"#),
+            "{}",
+            ran.stdout
+        );
+    }
+    let chosen = run(&hub, &["org/run", "--path", "checkpoint-500"]);
+    assert_eq!((chosen.code, &*chosen.stderr), (0, ""));
+}
+
+/// A hook gets the changed files, and looks at their folders.
+#[test]
+fn the_folders_of_changed_files_are_checked() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), LocalHub::start([]).unwrap());
+    let write = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    };
+    let header = r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+    let sound = [support::file_start(header), vec![0]].concat();
+    write("good/model.safetensors", &sound);
+    write("good/config.json", b"{}");
+    write("bad/model.safetensors", b"<html>");
+    write("pipe/model_index.json", br#"{"vae":["diffusers","X"],"unet":["diffusers","X"]}"#);
+    write("pipe/vae/diffusion_pytorch_model.safetensors", &sound);
+    write("web/config.json", b"{}");
+    let check = |files: &[&str]| {
+        let mut command = crate::cli::hf_meta(hub.endpoint());
+        command.current_dir(folder.path()).args(["verify", "--all", "--changed"]).args(files);
+        crate::cli::CommandOutput::new(&mut command)
+    };
+    for (files, code, text) in [
+        (&["good/config.json", "good/model.safetensors"][..], 0, "valid: "),
+        (&["web/config.json"], 0, ""),
+        (&["web/config.json", "bad/model.safetensors"], 1, "bad/"),
+        // The folder of a component belongs to its pipeline, which lacks another component.
+        (&["pipe/vae/diffusion_pytorch_model.safetensors"], 1, "`unet`"),
+    ] {
+        let ran = check(files);
+        assert_eq!(ran.code, code, "{files:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(text), "{files:?}: {}", ran.stdout);
+        assert!(!ran.stderr.contains("error"), "{files:?}: {}", ran.stderr);
+    }
+    let other = check(&["org/model"]);
+    assert_eq!(other.code, 2);
+    assert!(
+        other.stderr.contains("`--changed` requires local files, not `org/model`"),
+        "{}",
+        other.stderr
+    );
+    assert!(hub.log().is_empty());
+}
+
 #[tokio::test]
 async fn all_modules_of_a_sentence_transformers_model_are_checked() {
     let files = ["modules.json", "model.safetensors", "2_Dense/model.safetensors"];

@@ -127,7 +127,7 @@ fn sort_tensors(mut rows: Vec<TensorLine<'_>>, key: SortKey) -> Vec<TensorLine<'
     match key {
         SortKey::Name => rows.sort_by_key(|(name, ..)| *name),
         SortKey::Bytes => rows.sort_by_key(|(_, tensor, _)| Reverse(tensor.byte_length())),
-        SortKey::Parameters | SortKey::Active => {
+        SortKey::Parameters | SortKey::Active | SortKey::Memory | SortKey::Context => {
             rows.sort_by_key(|(_, tensor, _)| Reverse(tensor.elements()));
         }
     }

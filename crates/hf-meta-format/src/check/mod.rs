@@ -9,5 +9,5 @@ mod rules;
 mod shard_numbers;
 mod weight_set;
 
-pub use self::repository::Verification;
+pub use self::repository::{Verification, last_checkpoint};
 pub use self::weight_set::SetCheck;

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use crate::formats::safetensors::SafetensorsIndexJson;
 use crate::formats::weight_sets::{Layout, WeightSet};
-use crate::formats::{RepoPath, clip};
-use crate::results::{Finding, VerifyReport, bounded};
+use crate::formats::{RepoPath, WeightsKind, clip};
+use crate::results::{Finding, VerifiedSet, VerifyReport, bounded};
 use crate::steps::{Target, pipeline_components};
 
 /// The maximum number of weight sets to verify in one call.
@@ -90,7 +91,57 @@ impl<'a> Verification<'a> {
         let unlisted = self.loaded.iter().filter(|set| set.lacks_index());
         let unlisted =
             bounded(unlisted.map(|set| Finding::MissingIndex { shards: clip(set.path.as_str()) }));
-        let findings = self.findings.into_iter().chain(twins).chain(unlisted);
-        findings.for_each(|finding| report.push(finding));
+        let unexpected = bounded(report.sets.iter().filter_map(|set| self.unexpected_name(set)));
+        let checkpoint =
+            report.sets.first().and_then(|set| last_checkpoint(self.layout, &set.path));
+        let findings = self.findings.into_iter().chain(twins).chain(unlisted).chain(unexpected);
+        findings.chain(checkpoint).for_each(|finding| report.push(finding));
     }
+
+    /// Returns the indexes next to the loaded single files that have no shards, as far as their names show. One that lists
+    /// other files is left over.
+    pub fn lone_indexes(&self) -> Vec<RepoPath> {
+        let indexes = self.layout.lone_indexes(&self.loaded).map(|(_, index)| index.path.clone());
+        indexes.take(MAX_SETS).collect()
+    }
+
+    /// Adds the content of a [lone index](Self::lone_indexes).
+    pub fn add_index(&mut self, path: &RepoPath, json: &[u8]) {
+        let file = self.layout.lone_indexes(&self.loaded).find(|(_, index)| index.path == *path);
+        let index = SafetensorsIndexJson::from_json(json).ok();
+        let Some(((file, _), index)) = file.zip(index) else { return };
+        let shards = index.shards();
+        let mut missing = shards.iter().map(|shard| path.sibling(shard));
+        let missing = missing.find(|shard| !self.layout.has_file(shard));
+        self.findings.extend(missing.map(|shard| Finding::StaleIndex {
+            index: clip(path.as_str()),
+            file: clip(file.path.as_str()),
+            shard: clip(shard.as_str()),
+        }));
+    }
+
+    /// Returns the finding that the loader that the configuration states does not find a set, and no other one in its
+    /// folder.
+    fn unexpected_name(&self, set: &VerifiedSet) -> Option<Finding> {
+        let loader = set.loader.filter(|_| self.target.is_folder())?;
+        let listed = self.layout.find(&set.path)?;
+        let folder = set.path.folder();
+        let is_found =
+            |name: &str| self.layout.find(&RepoPath::join(folder.as_ref(), name)).is_some();
+        let is_plain = matches!(listed.kind, WeightsKind::Model | WeightsKind::Adapter)
+            && !listed.is_without_index();
+        let expected = loader.expected(&set.path).filter(|_| is_plain)?;
+        (!loader.names().into_iter().any(is_found)).then(|| {
+            let (file, expected) = (clip(set.path.as_str()), expected.to_owned());
+            Finding::UnexpectedName { file, loader: loader.name(), expected }
+        })
+    }
+}
+
+/// Returns the finding that the weights at `path` are the last of several checkpoints of a training run.
+pub fn last_checkpoint(layout: &Layout, path: &RepoPath) -> Option<Finding> {
+    let (folder, checkpoints) = layout.checkpoints()?;
+    let is_read = path.as_str().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    let checkpoint = clip(folder);
+    is_read.then_some(Finding::LastCheckpoint { checkpoint, checkpoints: checkpoints as u64 })
 }

@@ -10,8 +10,8 @@ use crate::count::Configs;
 use crate::formats::gguf::Gguf;
 use crate::formats::{Format, Formats, Headers, RepoPath, all_tensors, clip};
 use crate::results::{
-    ConfigCheck, FetchStats, Finding, ParameterSources, VerifiedSet, VerifyReport, bounded,
-    is_valid,
+    ConfigCheck, FetchStats, Finding, ParameterSources, StatedLoader, VerifiedSet, VerifyReport,
+    bounded, is_valid,
 };
 use crate::steps::{BuiltReport, ConfigFile, ReportBuilder, check_count};
 
@@ -91,6 +91,11 @@ impl SetCheck {
         if adapter.is_some() {
             let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
             self.set.findings.extend(found);
+        }
+        let json = config.json.as_deref().filter(|_| !config.is_of_root);
+        let adapter_json = config.configs.adapter().filter(|_| adapter.is_some());
+        if adapter.is_none() || adapter_json.is_some() {
+            self.set.loader = StatedLoader::of(json, adapter_json);
         }
         self.set.config_check = if is_draft {
             ConfigCheck::skipped("the model drafts tokens for another model")

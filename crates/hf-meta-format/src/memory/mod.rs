@@ -48,7 +48,7 @@ pub use self::usage::{
     CacheSize, ContextSource, Engine, Fit, Memory, MemoryComponent, MemoryOptions, QuantizationFit,
     parse_size, parse_tokens,
 };
-pub use self::vllm::{VLLM_VERSION, VllmLayers, VllmOptions, VllmPlan};
+pub use self::vllm::{GpuShare, InvalidShare, VLLM_VERSION, VllmLayers, VllmOptions, VllmPlan};
 pub use crate::tables::architecture::FormulaError;
 use std::str::FromStr;
 

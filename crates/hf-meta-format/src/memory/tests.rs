@@ -638,8 +638,9 @@ fn answers_are_true_false_or_unknown() {
         (&llama, 1_000, None, Some(false), Some(0), Some(0), false),
         (&llama, 999, None, Some(false), Some(0), Some(0), false),
         (&llama, 13_800, Some(50), Some(true), Some(100), Some(2), false),
-        (&llama, 99_999, Some(101), None, Some(100), Some(7), true),
-        (&llama, 999, Some(101), Some(false), Some(0), Some(0), false),
+        // A context beyond the maximum never fits, for a reason that is not the memory.
+        (&llama, 99_999, Some(101), Some(false), Some(100), Some(7), true),
+        (&llama, 999, Some(101), Some(false), Some(0), Some(0), true),
         (&endless, 600_000, None, Some(true), Some(4_679), Some(1), false),
         (&unknown, 13_800, None, None, None, None, true),
         (&unknown, 999, None, Some(false), Some(0), None, false),
@@ -655,6 +656,39 @@ fn answers_are_true_false_or_unknown() {
     let options = MemoryOptions { budget: Some(1_000), ..MemoryOptions::default() };
     let fit = Memory::new(1_000, Ok(none), options).fit.unwrap();
     assert_eq!((fit.fits, fit.longest_context, fit.sequences), (Some(true), None, None));
+}
+
+/// vLLM leaves a tenth of each GPU to others, unless `--gpu-memory-utilization` says otherwise.
+#[test]
+fn vllm_uses_a_share_of_the_memory() {
+    let config =
+        br#"{"model_type":"llama","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":32,
+        "max_position_embeddings":64}"#;
+    let fit = |budget, engine, share: &str| {
+        let mut options =
+            MemoryOptions { budget: Some(budget), engine, ..MemoryOptions::default() };
+        options.set("gpuMemoryUtilization", share).unwrap();
+        let layout = CacheLayout::for_options(config, &options);
+        let fit = Memory::new(1_000, layout, options).fit.unwrap();
+        (fit.budget, fit.usable, fit.fits)
+    };
+    // 64 tokens of 128 bytes, in blocks of 16 tokens.
+    let needed = 1_000 + 64 * 128;
+    assert_eq!(fit(needed, Engine::Stored, "0.9"), (needed, needed, Some(true)));
+    assert_eq!(fit(needed, Engine::Vllm, "1"), (needed, needed, Some(true)));
+    assert_eq!(fit(needed, Engine::Vllm, "0.9"), (needed, 8_272, Some(false)));
+    assert_eq!(fit(10_214, Engine::Vllm, "0.9").2, Some(true));
+    assert_eq!(fit(10_213, Engine::Vllm, "0.90").2, Some(false));
+    for (text, shown) in [("0.9", "0.9"), (".95", "0.95"), ("1.0", "1"), ("0.1234567", "0.123456")]
+    {
+        let share: GpuShare = text.parse().unwrap();
+        assert_eq!(share.to_string(), shown);
+    }
+    for text in
+        ["0", "0.0", "1.1", "", ".", "-1", "+0.5", "0.9x", "0.1234567x", "nan", "90%", "0.+5"]
+    {
+        assert!(text.parse::<GpuShare>().is_err(), "{text}");
+    }
 }
 
 /// A hostile configuration or option is an error, and no arithmetic overflows.

@@ -151,11 +151,71 @@ impl MemoryOptions {
         self.cache_dtype.unwrap_or_else(|| self.engine.default_dtype(layout))
     }
 
-    /// Returns the number of GPUs that share the weights.
-    fn gpus(&self) -> u64 {
+    /// Returns the number of GPUs that share the weights. With several, sizes are per GPU.
+    pub fn gpus(&self) -> u64 {
         if self.engine == Engine::Vllm { self.vllm.gpus } else { 1 }
     }
+
+    /// Returns the part of a memory that the engine uses, in bytes.
+    pub fn usable(&self, budget: u64) -> u64 {
+        if self.engine == Engine::Vllm {
+            self.vllm.gpu_memory_utilization.of(budget)
+        } else {
+            budget
+        }
+    }
+
+    /// Sets an option by its name in camelCase, such as `cacheDtype`, from a text as in the command.
+    ///
+    /// ```
+    /// use hf_meta_format::memory::MemoryOptions;
+    ///
+    /// let mut options = MemoryOptions::default();
+    /// options.set("context", "32k")?;
+    /// assert_eq!(options.context, Some(32_768));
+    /// assert_eq!(options.set("tp", "0").unwrap_err(), "expected a number from 1 to 1024");
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the expected values if the text is not one of them.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
+        fn parsed<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+            text.to_ascii_lowercase().parse().map_err(|error: T::Err| error.to_string())
+        }
+        let expected = |what: &str| format!("expected {what}");
+        let tokens = || {
+            parse_tokens(text).ok_or_else(|| expected("a number of tokens, such as 32768 or 32k"))
+        };
+        match name {
+            "context" => self.context = Some(tokens()?),
+            "batch" => {
+                let batch = text.parse().ok().filter(|batch| *batch > 0);
+                self.batch = Some(batch.ok_or_else(|| expected("a number of sequences"))?);
+            }
+            "cacheDtype" => self.cache_dtype = Some(parsed(text)?),
+            "engine" => self.engine = parsed(text)?,
+            "maxNumBatchedTokens" => self.vllm.max_batched_tokens = tokens()?,
+            "tp" => {
+                let gpus = text.parse().ok().filter(|gpus| (1..=MAX_GPUS).contains(gpus));
+                self.vllm.gpus =
+                    gpus.ok_or_else(|| expected(&format!("a number from 1 to {MAX_GPUS}")))?;
+            }
+            "gpuMemoryUtilization" => self.vllm.gpu_memory_utilization = parsed(text)?,
+            "budget" => {
+                let size =
+                    parse_size(text).ok_or_else(|| expected("a size, such as 24GB or 24GiB"));
+                self.budget = Some(size?);
+            }
+            _ => return Err(expected("a known option")),
+        }
+        Ok(())
+    }
 }
+
+/// The maximum number of GPUs.
+const MAX_GPUS: u64 = 1_024;
 
 /// The memory that a model needs, in bytes. Excludes activations, the runtime of the accelerator and fragmentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -330,11 +390,13 @@ impl Memory {
     /// Adds the quantizations in a repository to the answer: their names, paths and sizes in bytes.
     pub fn add_quantizations(&mut self, found: Vec<(String, RepoPath, u64)>) {
         let (cache, context) = (self.sequence_bytes(), self.context);
-        let cache = cache.filter(|_| self.max_context().is_none_or(|maximum| context <= maximum));
+        let is_too_long = self.max_context().is_some_and(|maximum| context > maximum);
+        let cache = cache.filter(|_| !is_too_long);
         let Some(fit) = &mut self.fit else { return };
         let quantizations = found.into_iter().map(|(quantization, path, weight_bytes)| {
             let total_bytes = cache.and_then(|cache| cache.checked_add(weight_bytes));
-            let fits = fits(weight_bytes, total_bytes, fit.budget);
+            let fits =
+                if is_too_long { Some(false) } else { fits(weight_bytes, total_bytes, fit.usable) };
             QuantizationFit { quantization, path, weight_bytes, total_bytes, fits }
         });
         fit.quantizations = quantizations.collect();
@@ -413,9 +475,11 @@ pub enum ContextSource {
 pub struct Fit {
     /// The size of the memory in bytes.
     pub budget: u64,
+    /// The part of it that the engine uses, in bytes: [`GpuShare`](super::GpuShare) in vLLM, and otherwise all of it.
+    pub usable: u64,
     /// `true` if weights and cache fit; `None` if it is unknown.
     pub fits: Option<bool>,
-    /// The reason why it is unknown.
+    /// The reason why it is unknown, or [`ContextTooLong`](CacheError::ContextTooLong).
     pub reason: Option<CacheError>,
     /// The longest context that fits, up to the maximum of the model; 0 if none does. `None` if it is unknown, or if the
     /// model has neither a cache nor a maximum.
@@ -450,20 +514,25 @@ impl Fit {
         let context = memory.context;
         let maximum = memory.max_context().filter(|maximum| context > *maximum);
         let too_long = maximum.map(|maximum| CacheError::ContextTooLong { context, maximum });
-        let reason = too_long.or_else(|| memory.unknown.clone());
-        let total = memory.total_bytes.filter(|_| reason.is_none());
-        let fits = fits(memory.weight_bytes, total, budget);
+        let usable = memory.options.usable(budget);
+        let fits = if too_long.is_some() {
+            Some(false)
+        } else {
+            fits(memory.weight_bytes, memory.total_bytes, usable)
+        };
+        let unknown = memory.unknown.clone().filter(|_| fits.is_none());
         let batch = memory.options.batch.unwrap_or(1);
         let sequences = memory.sequence_bytes().and_then(|bytes| {
-            let free = u128::from(budget.saturating_sub(memory.weight_bytes));
+            let free = u128::from(usable.saturating_sub(memory.weight_bytes));
             let sequences = (free * u128::from(batch)).checked_div(u128::from(bytes))?;
             u64::try_from(sequences).ok()
         });
         Self {
             budget,
+            usable,
             fits,
-            reason: reason.filter(|_| fits.is_none()),
-            longest_context: memory.longest_context(budget),
+            reason: too_long.or(unknown),
+            longest_context: memory.longest_context(usable),
             sequences,
             quantizations: Vec::new(),
         }

@@ -5,12 +5,86 @@
 //! in the group.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
 
 use super::{CacheDtype, CacheKind, LayerCache};
 use crate::base::sort::Ordered;
 
 /// The version of vLLM whose rules apply.
 pub const VLLM_VERSION: &str = "0.33.0";
+
+/// The share of a GPU's memory that vLLM uses for weights, activations and caches: `--gpu-memory-utilization`.
+///
+/// ```
+/// use hf_meta_format::memory::GpuShare;
+///
+/// let share: GpuShare = "0.95".parse()?;
+/// assert_eq!((share.of(80_000_000_000), share.to_string().as_str()), (76_000_000_000, "0.95"));
+/// assert!("1.5".parse::<GpuShare>().is_err());
+/// # Ok::<(), hf_meta_format::memory::InvalidShare>(())
+/// ```
+// In millionths, so that options can be compared and hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GpuShare(u32);
+
+/// The error for a text that is not a [`GpuShare`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a number above 0 and at most 1, such as 0.9")]
+pub struct InvalidShare;
+
+impl GpuShare {
+    const DIGITS: usize = 6;
+    const ONE: u32 = 1_000_000;
+
+    /// Returns this share of a size in bytes, rounded down.
+    pub fn of(self, bytes: u64) -> u64 {
+        let share = u128::from(bytes) * u128::from(self.0) / u128::from(Self::ONE);
+        u64::try_from(share).unwrap_or(bytes)
+    }
+}
+
+impl Default for GpuShare {
+    /// The default of vLLM, 0.9.
+    fn default() -> Self {
+        Self(Self::ONE / 10 * 9)
+    }
+}
+
+impl FromStr for GpuShare {
+    type Err = InvalidShare;
+
+    fn from_str(text: &str) -> Result<Self, InvalidShare> {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        if !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return Err(InvalidShare);
+        }
+        // Further digits would change a size by less than the output shows.
+        let digits = &fraction[..fraction.len().min(Self::DIGITS)];
+        let digits = format!("0{whole}{digits:0<width$}", width = Self::DIGITS);
+        let share = digits.parse().ok().filter(|share| (1..=Self::ONE).contains(share));
+        share.map(Self).ok_or(InvalidShare)
+    }
+}
+
+impl fmt::Display for GpuShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, fraction) = (self.0 / Self::ONE, self.0 % Self::ONE);
+        let digits = format!("{fraction:0width$}", width = Self::DIGITS);
+        match digits.trim_end_matches('0') {
+            "" => whole.fmt(f),
+            digits => write!(f, "{whole}.{digits}"),
+        }
+    }
+}
+
+impl Serialize for GpuShare {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(f64::from(self.0) / f64::from(Self::ONE))
+    }
+}
 
 /// The options of vLLM that change the size of its cache. The defaults are those of `vllm serve` on an H100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +101,8 @@ pub struct VllmOptions {
     pub prefix_caching: bool,
     /// `true` if windows are stored as such. Otherwise, they store all tokens if other layers do.
     pub hybrid_manager: bool,
+    /// The share of the memory of each GPU that vLLM uses. Activations are part of it, too.
+    pub gpu_memory_utilization: GpuShare,
 }
 
 impl Default for VllmOptions {
@@ -38,6 +114,7 @@ impl Default for VllmOptions {
             block_size: None,
             prefix_caching: true,
             hybrid_manager: true,
+            gpu_memory_utilization: GpuShare::default(),
         }
     }
 }

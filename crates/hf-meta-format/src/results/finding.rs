@@ -119,6 +119,21 @@ findings! {
     Warning StoredTwice { file: String, index: String }
     "`{file}` and `{index}` contain the same model: transformers loads the file, diffusers and vLLM load the index";
 
+    /// The index next to a single file lists shards that do not exist, such as `shard`. It was left over when the model was
+    /// saved again. vLLM uses it to choose the files, and finds none.
+    Warning StaleIndex { index: String, file: String, shard: String }
+    "`{index}` is left over: it lists `{shard}`, which does not exist; transformers loads `{file}`";
+
+    /// The configuration states a loader that does not find the file, because of its name. `expected` is the name.
+    Warning UnexpectedName { file: String, loader: &'static str, expected: String }
+    "`{file}` is not found by {loader}, which the configuration states: it loads `{expected}`{variant}",
+    variant = variant_text(file, expected);
+
+    /// The weights are the last of several checkpoints of a training run. `checkpoint` is its folder.
+    Note LastCheckpoint { checkpoint: String, checkpoints: u64 }
+    "`{checkpoint}` is the last of {checkpoints} checkpoints, and the only one that is read",
+    checkpoints = thousands(*checkpoints);
+
     /// The index lists a shard that does not exist.
     Error MissingShard { file: String }
     "the index lists shard `{file}`, which does not exist";
@@ -316,6 +331,15 @@ findings! {
 }
 
 impl std::error::Error for Finding {}
+
+/// Returns the way to load a file whose name differs from the expected one only in a variant, such as `fp16`.
+fn variant_text(file: &str, expected: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    let (stem, end) = expected.split_once('.').unwrap_or((expected, ""));
+    let variant = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('.'));
+    let variant = variant.and_then(|rest| rest.strip_suffix(end)?.strip_suffix('.'));
+    variant.map_or_else(String::new, |variant| format!(", or this file with variant=\"{variant}\""))
+}
 
 impl From<UnresolvedModules> for Finding {
     fn from(found: UnresolvedModules) -> Self {

@@ -121,6 +121,7 @@ serialize_as_objects! {
         "unknown" ? &memory.unknown,
         "vllm" ? memory.plan,
         "budgetBytes" ? memory.fit.as_ref().map(|fit| fit.budget),
+        "usableBytes" ? memory.fit.as_ref().map(|fit| fit.usable),
         "fits" ? memory.fit.as_ref().map(|fit| fit.fits),
         "reason" ? memory.fit.as_ref().and_then(|fit| fit.reason.as_ref()),
         "longestContext" ? memory.fit.as_ref().map(|fit| fit.longest_context),
@@ -132,6 +133,7 @@ serialize_as_objects! {
     VllmPlan, plan {
         "version": VLLM_VERSION,
         "gpus": plan.options.gpus,
+        "gpuMemoryUtilization": plan.options.gpu_memory_utilization,
         "maxBatchedTokens": plan.options.max_batched_tokens,
         "tokensInFlight": plan.options.tokens_in_flight(),
         "blockSize": plan.block_size,

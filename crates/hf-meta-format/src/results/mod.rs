@@ -4,6 +4,7 @@ pub(crate) mod adapter;
 pub mod diff;
 mod finding;
 mod json;
+mod loader;
 mod plan;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::adapter::Adapter;
 pub use self::finding::{Finding, Mismatch, MismatchKind, Severity, bounded};
+pub(crate) use self::loader::StatedLoader;
 pub use self::plan::{Plan, RangeRequest};
 pub use self::verified::{
     ConfigCheck, ParameterSources, VerifiedSet, VerifyReport, is_complete, is_valid,
@@ -250,6 +252,11 @@ impl CountReport {
             memory.add_quantizations(self.quantizations(layout, path));
         }
         self.memory = Some(Box::new(memory));
+    }
+
+    /// Returns the number of parameters of the model.
+    pub fn parameter_total(&self) -> u64 {
+        self.parameter_count.total()
     }
 
     /// Returns whether the parameters of every module are known, as `parameterExact` in the JSON. If not, a finding

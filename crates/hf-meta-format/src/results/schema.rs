@@ -11,6 +11,7 @@ use crate::count::ParameterCount;
 use crate::formats::safetensors::SafetensorsFileHeader;
 use crate::formats::{Dtype, HeaderError, RepoPath, TensorInfo, TensorTable};
 use crate::ids::CommitSha;
+use crate::memory::GpuShare;
 
 /// Returns the schema of an object with these properties: their names, `true` for required ones, and their schemas.
 pub(super) fn object_schema<const N: usize>(entries: [(&str, bool, Schema); N]) -> Schema {
@@ -72,6 +73,7 @@ macro_rules! same_schema {
 
 same_schema! {
     CommitSha as String,
+    GpuShare as f64,
     Dtype as String,
     HeaderError as String,
     RepoPath as String,

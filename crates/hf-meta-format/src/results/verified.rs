@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Adapter, FetchStats, Finding, Severity};
+use super::{Adapter, FetchStats, Finding, Severity, StatedLoader};
 use crate::CommitSha;
 use crate::formats::weight_sets::{IncompleteShards, WeightSet};
 use crate::formats::{HeaderErrorKind, RepoPath, clip};
@@ -58,6 +58,8 @@ pub struct VerifiedSet {
     pub config_check: ConfigCheck,
     /// All findings, grouped by kind. The first set also has the findings about the repository.
     pub findings: Vec<Finding>,
+    /// The loader that the configuration next to the weights states.
+    pub(crate) loader: Option<StatedLoader>,
 }
 
 /// The comparison of the tensors with `config.json`, or the reason why there is none.
@@ -99,7 +101,8 @@ impl VerifiedSet {
     /// Creates the result of the set at `path`, which should have `files` files, none of which was read.
     pub(crate) fn new(path: RepoPath, files: usize, findings: Vec<Finding>) -> Self {
         let (parameters, config_check) = (ParameterSources::default(), ConfigCheck::default());
-        Self { path, files, valid_files: 0, tensors: 0, parameters, config_check, findings }
+        let (valid_files, tensors, loader) = Default::default();
+        Self { path, files, valid_files, tensors, parameters, config_check, findings, loader }
     }
 }
 

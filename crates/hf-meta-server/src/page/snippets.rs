@@ -41,14 +41,13 @@ pub(super) fn page(view: &PageView<'_>, weights: &WeightsQuery, path: &str) -> S
 
 /// Returns the URL of the page that inspects weights in the browser, relative to the page itself.
 pub(super) fn inspector(urls: &PageUrls<'_>, weights: Option<&WeightsQuery>) -> String {
-    let part = |mark, text: Option<&str>| {
-        let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-        text.map_or_else(String::new, |text| format!("{mark}{}", encoded(text).replace('+', "%20")))
-    };
     let hub = (*urls.hub != Endpoint::default()).then(|| urls.hub.to_string());
     let source = weights.map_or_else(String::new, |weights| {
-        let (revision, path) = (part('@', weights.revision()), part(':', weights.path()));
-        format!("#{}{revision}{path}", weights.repo())
+        let source = byte_serialize(weights.source().to_string().as_bytes()).collect::<String>();
+        format!(
+            "#{}",
+            source.replace('+', "%20").replace("%2F", "/").replace("%3A", ":").replace("%40", "@")
+        )
     });
     format!("inspect/page/index.html{}{source}", query([("hub", hub)]))
 }

@@ -35,7 +35,7 @@ use super::state::ServiceState;
 const METRICS: &str = "/metrics";
 
 /// The paths of the page that inspects models in the browser.
-const INSPECTOR: &str = "/inspect/{*file}";
+const INSPECTOR: [&str; 3] = ["/inspect", "/inspect/", "/inspect/{*file}"];
 
 /// The path of the webhook.
 const WEBHOOK: &str = "/webhook";
@@ -48,7 +48,7 @@ const COMPRESSED_BYTES: RangeInclusive<u64> = 1_400..=16_000_000;
 type Endpoint = (RouteGroup, &'static str, MethodRouter<Arc<ServiceState>>);
 
 /// Returns all endpoints, one per line. Repository names contain a slash, so they match a wildcard.
-fn endpoints() -> [Endpoint; 14] {
+fn endpoints() -> [Endpoint; 16] {
     use RouteGroup::{Api, Badge, Page, Service};
     [
         (Badge, "/badge/{*repo}", get(repo::badge)),
@@ -59,7 +59,9 @@ fn endpoints() -> [Endpoint; 14] {
         (Page, "/favicon.svg", get(page::icon)),
         (Page, "/favicon.ico", get(page::icon)),
         (Page, "/robots.txt", get(page::robots)),
-        (Page, INSPECTOR, get(page::inspector)),
+        (Page, INSPECTOR[0], get(page::inspector_start)),
+        (Page, INSPECTOR[1], get(page::inspector_start)),
+        (Page, INSPECTOR[2], get(page::inspector)),
         (Service, "/openapi.json", get(operation::document)),
         (Service, "/healthz", get(operation::liveness)),
         (Service, "/readyz", get(operation::readiness)),
@@ -72,7 +74,7 @@ fn endpoints() -> [Endpoint; 14] {
 pub(super) fn router(state: &Arc<ServiceState>) -> Router {
     let is_served = |path: &str| match path {
         METRICS => state.config.serve_metrics,
-        INSPECTOR => state.config.inspector.is_some(),
+        path if INSPECTOR.contains(&path) => state.config.inspector.is_some(),
         WEBHOOK => state.config.webhook_secret.is_some(),
         _ => true,
     };

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::IntoResponse;
 
 use crate::page::{self, PageUrls, PageView};
 use crate::reply::{CachePolicy, Reply};
@@ -60,29 +62,47 @@ pub(super) async fn icon() -> Reply {
     Reply::svg(page::ICON.to_owned(), FILES)
 }
 
-/// The files of the page that inspects models in the browser, with their types.
-const INSPECTOR: [(&str, &str); 5] = [
-    ("page/index.html", "text/html; charset=utf-8"),
-    ("page/page.css", "text/css; charset=utf-8"),
-    ("page/page.js", "text/javascript; charset=utf-8"),
-    ("esm/index.js", "text/javascript; charset=utf-8"),
-    ("esm/layouts.js", "text/javascript; charset=utf-8"),
+/// The folders of the npm package that are the page.
+const INSPECTOR_FOLDERS: [&str; 2] = ["page", "esm"];
+
+/// The types of the files of that page, by their extension.
+const INSPECTOR_TYPES: [(&str, &str); 3] = [
+    ("html", "text/html; charset=utf-8"),
+    ("css", "text/css; charset=utf-8"),
+    ("js", "text/javascript; charset=utf-8"),
 ];
+
+/// Returns the content type of a file of the page; `None` for other files of the package and for other paths. The build of
+/// the package decides which files the page has.
+fn inspector_type(file: &str) -> Option<&'static str> {
+    let (folder, name) = file.split_once('/')?;
+    let (stem, extension) = name.rsplit_once('.')?;
+    let is_plain = stem.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let (_, content_type) = INSPECTOR_TYPES.iter().find(|(known, _)| *known == extension)?;
+    (INSPECTOR_FOLDERS.contains(&folder) && is_plain && !stem.is_empty()).then_some(content_type)
+}
 
 /// Serves a file of the page that inspects models in the browser. The page states its content security policy itself.
 pub(super) async fn inspector(
     State(state): State<Arc<ServiceState>>,
     Path(file): Path<String>,
 ) -> Reply {
-    let known = INSPECTOR.iter().find(|(path, _)| *path == file);
-    let (Some(folder), Some((path, content_type))) = (&state.config.inspector, known) else {
+    let (Some(folder), Some(content_type)) = (&state.config.inspector, inspector_type(&file))
+    else {
         return Reply::text(StatusCode::NOT_FOUND, "not found");
     };
-    let Ok(content) = tokio::fs::read(folder.join(path)).await else {
-        return Reply::text(StatusCode::NOT_FOUND, "the page has not been built");
+    let Ok(content) = tokio::fs::read(folder.join(&file)).await else {
+        return Reply::text(StatusCode::NOT_FOUND, "the page has no such file");
     };
     let reply = Reply::new(StatusCode::OK, content_type, content, FILES);
     Reply { content_security_policy: "frame-ancestors 'none'".into(), ..reply }
+}
+
+/// Leads to the page that inspects models in the browser. Its files have relative links, so it needs its own path, and so
+/// has the redirect, because an application may mount the routes below another one.
+pub(super) async fn inspector_start(request: Request) -> impl IntoResponse {
+    let folder = if request.uri().path().ends_with('/') { "" } else { "inspect/" };
+    (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("{folder}page/index.html"))])
 }
 
 /// Serves the rules for crawlers. They may read the page but not the results, because each one costs a lookup.

@@ -53,12 +53,12 @@ pub(super) async fn counts(State(state): State<Arc<ServiceState>>, request: Requ
     let repo = request.uri().path().strip_prefix("/api/models/").unwrap_or_default();
     let query = match WeightsQuery::parse(repo, &QueryString::parse(request.uri().query())) {
         Ok(query) => query,
-        Err(failure) => return failure.json(),
+        Err(failure) => return failure.json(repo),
     };
     match &*state.look_up(&query, state.client_ip(&request)).await {
         LookupResult::Counted(counted) => {
             Reply::json(StatusCode::OK, counted.json.clone(), state.cache_policy(&query))
         }
-        LookupResult::Failed(failure) => failure.json(),
+        LookupResult::Failed(failure) => failure.json(&query.source().to_string()),
     }
 }

@@ -23,9 +23,6 @@ pub(super) enum ModulePart {
     Packed,
 }
 
-/// The end of the name of a bias.
-const BIAS: &str = ".bias";
-
 /// Parts of names, with what the table has in their place.
 pub(super) const OTHER_NAMES: [(&str, &str); 8] = [
     // transformers 5.23 saves Kimi-K2.5 with this name.
@@ -118,7 +115,8 @@ impl<'h> StoredModules<'h> {
             let is_output = facts.embedding() == Some(Embedding::Output);
             // Not its bias, and not the other layers of a head.
             stored.has_output |= is_output && tensor.shape.len() == 2 && !name.contains(".dense.");
-            if name.ends_with(BIAS) && !name.bytes().any(|byte| byte.is_ascii_digit()) {
+            let is_in_list = |module: &str| module.bytes().any(|byte| byte.is_ascii_digit());
+            if name.strip_suffix(".bias").is_some_and(|module| !is_in_list(module)) {
                 stored.biases_outside.insert(name);
             }
             stored.add(layout, name, tensor);

@@ -75,6 +75,21 @@ impl WeightSet {
         }
     }
 
+    /// Returns the checkpoint of a training run below `root` that the set belongs to.
+    fn checkpoint(&self, root: &str) -> Option<Checkpoint<'_>> {
+        let folder = &*self.name.folder;
+        let mut start = if root.is_empty() { 0 } else { root.len() + 1 };
+        for part in folder.get(start..)?.split('/') {
+            let end = start + part.len();
+            let step = part.strip_prefix("checkpoint-").and_then(|step| step.parse().ok());
+            if let Some(step) = step {
+                return Some(Checkpoint { run: &folder[..start], step, folder: &folder[..end] });
+            }
+            start = end + 1;
+        }
+        None
+    }
+
     /// Returns whether these are shards without an index.
     pub fn is_without_index(&self) -> bool {
         self.name.sharding == Sharding::Shards
@@ -147,6 +162,15 @@ impl WeightSet {
         files.contains(&self.path)
             || !self.members.is_empty() && self.members.iter().all(|(_, path)| files.contains(path))
     }
+}
+
+/// A checkpoint of a training run, which the `Trainer` of transformers stores as `checkpoint-500`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Checkpoint<'a> {
+    /// The folder of the run, with a slash at its end unless it is the root.
+    run: &'a str,
+    step: u64,
+    folder: &'a str,
 }
 
 /// The error returned for shards without an index whose numbers are not a complete series.
@@ -301,15 +325,40 @@ impl Layout {
         &'a self,
         sets: &'a [&WeightSet],
     ) -> impl Iterator<Item = (&'a WeightSet, &'a WeightSet)> {
+        self.twins(sets).filter(|(_, index)| self.has_shards(index))
+    }
+
+    /// Returns the pairs of a single file and an index of the same model in the same folder, without shards of the index,
+    /// for the models of `sets`.
+    pub fn lone_indexes<'a>(
+        &'a self,
+        sets: &'a [&WeightSet],
+    ) -> impl Iterator<Item = (&'a WeightSet, &'a WeightSet)> {
+        self.twins(sets).filter(|(_, index)| !self.has_shards(index))
+    }
+
+    fn has_shards(&self, index: &WeightSet) -> bool {
+        !self.unindexed_shards(std::slice::from_ref(&index.path)).is_empty()
+    }
+
+    /// Returns the pairs of a single file and an index of the same model in the same folder.
+    fn twins<'a>(
+        &'a self,
+        sets: &'a [&WeightSet],
+    ) -> impl Iterator<Item = (&'a WeightSet, &'a WeightSet)> {
         sets.iter().filter_map(|set| {
             let twin = |sharding| {
                 let name = WeightsName { sharding, ..set.name.clone() };
                 self.sets.iter().find(|other| other.name == name)
             };
-            let index = twin(Sharding::Index)?;
-            let has_shards = !self.unindexed_shards(std::slice::from_ref(&index.path)).is_empty();
-            Some((twin(Sharding::File)?, index)).filter(|_| has_shards)
+            Some((twin(Sharding::File)?, twin(Sharding::Index)?))
         })
+    }
+
+    /// Returns whether a file is one of the weights.
+    pub fn has_file(&self, path: &RepoPath) -> bool {
+        let is_member = |set: &WeightSet| set.members.iter().any(|(_, member)| member == path);
+        self.sets.iter().any(|set| set.path == *path || is_member(set))
     }
 
     /// Returns the set with this path.
@@ -355,7 +404,10 @@ impl Layout {
     pub fn main<'a>(&'a self) -> Option<&'a WeightSet> {
         let group = |set: &&WeightSet| (set.name.format, set.kind);
         let first = self.sets.iter().map(|set| group(&set)).min()?;
-        let sets: Vec<_> = self.sets.iter().filter(|set| group(set) == first).collect();
+        let mut sets: Vec<_> = self.sets.iter().filter(|set| group(set) == first).collect();
+        if let Some((_, last)) = self.last_checkpoint(&sets) {
+            sets.retain(|set| set.checkpoint(&self.root) == Some(last));
+        }
         let folder = self.common_folder(&sets);
         let precedence = |set: &&'a WeightSet| {
             set.precedence(Location::of(&set.name, &folder, self.has_modules))
@@ -374,6 +426,26 @@ impl Layout {
         let has_standard_name = first.location < Location::Root;
         let is_disputed = || sets.iter().any(|set| set.is_alternative_to(main));
         (is_alone && !(has_standard_name && is_disputed())).then_some(main)
+    }
+
+    /// Returns the number of checkpoints of a training run, and the last one, if there are at least two and all sets
+    /// belong to them.
+    fn last_checkpoint<'a>(&self, sets: &[&'a WeightSet]) -> Option<(usize, Checkpoint<'a>)> {
+        let found: Option<BTreeSet<_>> =
+            sets.iter().map(|set| set.checkpoint(&self.root)).collect();
+        let found = found.filter(|found| found.len() > 1)?;
+        let last = found.last().copied()?;
+        found.iter().all(|one| one.run == last.run).then_some((found.len(), last))
+    }
+
+    /// Returns the folder of the last checkpoint of a training run, and the number of its checkpoints, if the main set is
+    /// one of at least two.
+    pub fn checkpoints(&self) -> Option<(&str, usize)> {
+        let main = self.main()?;
+        let group = |set: &WeightSet| (set.name.format, set.kind);
+        let sets: Vec<_> = self.sets.iter().filter(|set| group(set) == group(main)).collect();
+        let (checkpoints, last) = self.last_checkpoint(&sets)?;
+        Some((last.folder, checkpoints))
     }
 
     /// Returns the folder that contains all sets, without the name of a component. It is searched like a repository,

@@ -400,3 +400,49 @@ fn other_formats_are_counted() {
         [("PyTorch (.bin)", 2), ("GGUF (.gguf)", 1), ("ONNX (.onnx)", 1), ("OpenVINO (.bin)", 1)];
     assert_eq!(counted, expected);
 }
+
+/// The `Trainer` keeps a few checkpoints, of which the last one is the result.
+#[test]
+fn the_last_checkpoint_of_a_run_is_the_main_set() {
+    let main = |root: Option<&str>, paths: &[&str]| {
+        let files = paths.iter().map(|path| ListedFile { path: path.parse().unwrap(), size: 1 });
+        let root = root.map(|root| root.parse().unwrap());
+        let layout = Layout::new(Formats::built_in(), root.as_ref(), &files.collect::<Vec<_>>());
+        let found = layout.checkpoints().map(|(folder, count)| format!("{folder} of {count}"));
+        (layout.main().map(|set| set.path.to_string()), found)
+    };
+    let file = |text: &str| Some(text.to_owned());
+    let run = ["checkpoint-500/model.safetensors", "checkpoint-1000/model.safetensors"];
+    let last = (file("checkpoint-1000/model.safetensors"), file("checkpoint-1000 of 2"));
+    assert_eq!(main(None, &run), last);
+    let states = [&run[..], &["checkpoint-1000/optimizer.pt", "checkpoint-1000/scheduler.pt"]];
+    assert_eq!(main(None, &states.concat()), last);
+    // The result of the run, one checkpoint alone, and a chosen one are no checkpoints of several.
+    let result = [&run[..], &["model.safetensors"]].concat();
+    assert_eq!(main(None, &result), (file("model.safetensors"), None));
+    assert_eq!(main(None, &run[..1]), (file(run[0]), None));
+    assert_eq!(main(Some("checkpoint-500"), &run[..1]), (file(run[0]), None));
+    let adapters = [
+        "out/checkpoint-9/adapter_model.safetensors",
+        "out/checkpoint-10/adapter_model.safetensors",
+    ];
+    assert_eq!(main(None, &adapters), (file(adapters[1]), file("out/checkpoint-10 of 2")));
+    let shards = [
+        "checkpoint-2/model.safetensors.index.json",
+        "checkpoint-2/model-00001-of-00001.safetensors",
+    ];
+    let shards = [&shards[..], &["checkpoint-1/model.safetensors"]].concat();
+    assert_eq!(main(None, &shards).0, file("checkpoint-2/model.safetensors.index.json"));
+    // Two runs, or other weights, remain a choice.
+    for others in [
+        ["a/checkpoint-1/model.safetensors", "b/checkpoint-2/model.safetensors"],
+        ["checkpoint-1/model.safetensors", "x/model.safetensors"],
+    ] {
+        assert_eq!(main(None, &others), (None, None), "{others:?}");
+    }
+    for name in
+        ["checkpoint-/model.safetensors", "checkpoint-99999999999999999999/model.safetensors"]
+    {
+        assert_eq!(main(None, &[run[0], name]), (None, None), "{name}");
+    }
+}

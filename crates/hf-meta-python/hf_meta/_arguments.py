@@ -1,0 +1,57 @@
+"""The types of all arguments. An error names the argument: Rust would only name the type."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+import os
+from collections.abc import Callable
+from typing import Any
+
+_PATH = ((str, os.PathLike), "text or a `pathlib.Path`")
+_SOURCE = ((str, os.PathLike), "the name of a repository, a URL, or a path")
+_TEXT = ((str,), "text")
+_FLAG = ((bool,), "True or False")
+_INTEGER = ((numbers.Integral,), "a whole number")
+_NUMBER = ((numbers.Real,), "a number")
+
+# The types of an argument, and their name for people. A bool is a number only where it is listed.
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("source", "before", "after", "base"), _SOURCE),
+    **dict.fromkeys(("target", "output", "previous"), _PATH),
+    **dict.fromkeys(("revision", "path", "weights", "plan", "engine", "cache_dtype"), _TEXT),
+    **dict.fromkeys(("repo_id", "repo_type", "endpoint", "contact", "column", "title", "license", "filter", "author"), _TEXT),
+    **dict.fromkeys(("headers", "cache", "all", "ignore_shards", "tensors"), _FLAG),
+    **dict.fromkeys(("batch", "tp", "max_num_batched_tokens", "jobs", "sample", "seed"), _INTEGER),
+    **dict.fromkeys(("timeout", "quota_share", "max_outage", "gpu_memory_utilization"), _NUMBER),
+    "fit": ((numbers.Integral, str), 'a number of bytes, or text such as "24GB"'),
+    "memory": ((bool, numbers.Integral, str), 'True, or a context length such as 32_768 or "32k"'),
+    "token": ((str, bool), "text, True or False"),
+    "progress": ((bool, Callable), "a function, True or False"),  # type: ignore[dict-item]
+}
+
+
+@functools.cache
+def _defaults(call: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(call)
+
+
+def check(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises a TypeError that names the first argument of a call with a wrong type."""
+    signature = _defaults(call)
+    bound = signature.bind(*args, **kwargs).arguments
+    settings = bound.pop("settings", {})
+    for name, value in {**bound, **settings}.items():
+        if name not in _TYPES or value is None and _may_be_none(signature, name):
+            continue
+        types, expected = _TYPES[name]
+        is_bool = isinstance(value, bool)
+        if not isinstance(value, types) or is_bool and not {bool, Callable} & {*types}:
+            raise TypeError(f"`{name}` must be {expected}, not {value if is_bool else type(value).__name__}")
+
+
+def _may_be_none(signature: inspect.Signature, name: str) -> bool:
+    """Returns whether None is the default of an argument, or of a setting."""
+    parameter = signature.parameters.get(name)
+    return parameter.default is None if parameter else name not in ("jobs", "quota_share", "max_outage")

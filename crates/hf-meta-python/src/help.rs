@@ -1,0 +1,49 @@
+//! The errors of calls, with help for people who use the module.
+
+use hf_meta::Endpoint;
+use hf_meta_census::CensusError;
+use hf_meta_cli::module_hint;
+use pyo3::prelude::*;
+
+use crate::error::exception;
+
+/// A source, and its name in results.
+pub(crate) type NamedSource = (String, String);
+
+/// The error of a call, and the number of the source that it is about.
+pub(crate) struct CallError {
+    error: CensusError,
+    source: usize,
+}
+
+impl From<CensusError> for CallError {
+    fn from(error: CensusError) -> Self {
+        Self { error, source: 0 }
+    }
+}
+
+/// Returns a function that adds the number of a source to its error.
+pub(crate) fn about(source: usize) -> impl Fn(hf_meta::Error) -> CallError {
+    move |error| CallError { error: error.into(), source }
+}
+
+/// The conditions of a call that the help for its errors depends on.
+pub(crate) struct Help {
+    pub(crate) sources: Vec<NamedSource>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) token_source: Option<String>,
+    /// True if the function has the argument `path`.
+    pub(crate) has_path: bool,
+}
+
+impl Help {
+    /// Returns the exception for an error, with its help.
+    pub(crate) fn exception(&self, CallError { error, source }: &CallError) -> PyErr {
+        let (name, has_path) = (self.sources.get(*source), self.has_path);
+        let name = name.map_or("", |(text, _)| text);
+        let hint = |error: &hf_meta::Error| {
+            module_hint(name, error, &self.endpoint, self.token_source.clone(), has_path)
+        };
+        exception(error, hint)
+    }
+}

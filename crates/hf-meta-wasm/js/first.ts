@@ -1,0 +1,1 @@
+export { default as first } from "../build/first.wasm.xz";

@@ -1,0 +1,83 @@
+// The sections of a result.
+import { type CountReport, type Finding, type TreeModule, type VerifyReport } from "../js/index.js";
+
+import { bytes, count, failure, h, parameters, shares, table, type Content } from "./dom.js";
+
+export const MAX_ROWS = 200;
+
+export function overview(report: CountReport): Element[] {
+  const { parameterTotal: total, moe, parameterExact, filepaths: { length: files } } = report;
+  const dtypes = Object.entries(report.parameterCount).sort(([, one], [, other]) => other - one);
+  return [
+    h("p", { class: "total" }, `${parameters(total)} parameters`),
+    h("p", { class: "quiet" }, `${count(total)}${parameterExact ? "" : ", not exact"}`,
+      moe ? `; ${count(moe.active)} are active per token (${moe.topK} of ${moe.numExperts} experts)` : ""),
+    ...shares("Parameters per dtype", ["dtype", "parameters"], dtypes, count),
+    h("p", { class: "quiet" }, `${bytes(report.byteTotal)} in ${files === 1 ? "1 file" : `${count(files)} files`} (${report.format}), commit ${report.commit}; `,
+      `${count(report.fetch.requests)} requests, ${bytes(report.fetch.bytesRead)} read, ${report.fetch.seconds.toFixed(2)} s`),
+  ];
+}
+
+/** Returns the bytes of modules. A module that contains almost all of them is replaced by its content. */
+function sizes(modules: TreeModule[], prefix = ""): [string, number][] {
+  const total = modules.reduce((sum, { bytes }) => sum + bytes, 0);
+  return modules.flatMap(({ name, bytes, content }): [string, number][] => {
+    const path = prefix + name;
+    return "modules" in content && bytes > 0.9 * total ? sizes(content.modules, `${path}.`) : [[path, bytes]];
+  });
+}
+
+export function moduleSection(modules: TreeModule[]): Element {
+  const parts = sizes(modules).sort(([, one], [, other]) => other - one);
+  const others = parts.splice(5).reduce((sum, [, value]) => sum + value, 0);
+  if (others > 0) parts.push(["others", others]);
+  return h("section", {}, h("h2", {}, "Modules"), shares("Bytes per module", ["module", "bytes"], parts, bytes), tree(modules));
+}
+
+export function findingList(findings: Finding[]): Element {
+  return h("ul", {}, findings.map(({ severity, message }) => h("li", { class: severity }, h("strong", {}, severity), ` ${message}`)));
+}
+
+export function verifySection(read: () => Promise<VerifyReport>): Element {
+  const answer = h("div", { "aria-live": "polite" });
+  const button = h("button", { type: "button" }, "Verify all files");
+  button.addEventListener("click", async () => {
+    answer.replaceChildren(h("p", {}, "Reading all headers …"));
+    try {
+      const { valid, complete, validFiles, files, sets, findings } = await read();
+      const checks = sets.map(({ path, configCheck: { compared, reason } }): Content[] =>
+        [path, compared ? "shapes match config.json or are listed above" : `not compared with config.json${reason ? `: ${reason}` : ""}`]);
+      answer.replaceChildren(
+        h("p", {}, h("strong", { class: valid ? "" : "error" }, valid ? "Valid" : "Not valid"), `: ${count(validFiles)} of ${count(files)} weight files have a valid header${complete ? "" : ", and not all were read"}.`),
+        findingList(findings), table("Verified weights", ["weights", "comparison"], checks, "text"));
+    } catch (error) {
+      answer.replaceChildren(failure(error));
+    }
+  });
+  return h("section", {}, h("h2", {}, "Verify"), button, answer);
+}
+
+function tree(modules: TreeModule[], depth = 0): Element {
+  return h("ul", { class: "tree" }, modules.slice(0, MAX_ROWS).map(({ name, repeats, elements, content }) => {
+    const times = repeats > 1 ? ` × ${count(repeats)}` : "";
+    if ("tensor" in content) return h("li", {}, `${name}${times} ${content.tensor.dtype} [${content.tensor.shape.join(", ")}]`);
+    return h("li", {}, h("details", depth < 1 ? { open: "" } : {}, h("summary", {}, `${name}${times} — ${parameters(elements)} elements`), tree(content.modules, depth + 1)));
+  }));
+}
+
+type Tensor = { dtype: string; shape: number[] };
+export function tensors(report: CountReport): Element {
+  const { header, headers } = report as { header?: Record<string, Tensor>; headers?: Record<string, Record<string, Tensor> & { tensors?: Record<string, Tensor> }> };
+  const all = Object.values(headers ?? { header: header ?? {} }).flatMap((one) => Object.entries((one as { tensors?: Record<string, Tensor> }).tensors ?? one));
+  const rows = all.filter(([name, tensor]) => name !== "__metadata__" && tensor.shape);
+  const body = h("div", {});
+  const filter = h("input", { id: "filter", type: "search" }) as HTMLInputElement;
+  const update = () => {
+    const found = rows.filter(([name]) => name.includes(filter.value));
+    body.replaceChildren(h("p", { class: "quiet" }, `${count(found.length)} tensors${found.length > MAX_ROWS ? `, the first ${MAX_ROWS} are shown` : ""}`),
+      table("Tensors", ["name", "dtype", "shape"], found.slice(0, MAX_ROWS).map(([name, { dtype, shape }]) => [name, dtype, `[${shape.join(", ")}]`])));
+  };
+  filter.addEventListener("input", update);
+  update();
+  return h("details", {}, h("summary", {}, h("h2", {}, "Tensors")), h("div", { class: "row" }, h("label", { for: "filter" }, "Name contains"), filter), body);
+}
