@@ -201,7 +201,7 @@ checkpoint("Intel/dpt-large", "dpt DPTForDepthEstimation", encoder("large", imag
 
 # Images and text.
 CLIP_TEXT = {"hidden_size": 512, "intermediate_size": 2048, "num_attention_heads": 8, "num_hidden_layers": 12, "projection_dim": 512}
-checkpoint("openai/clip-vit-base-patch32", "clip CLIPModel", {"projection_dim": 512, "text_config": CLIP_TEXT, "vision_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32, "projection_dim": 512}},
+checkpoint("openai/clip-vit-base-patch32", "clip CLIPModel", {"projection_dim": 512, "text_config": {"model_type": "clip_text_model", **CLIP_TEXT}, "vision_config": {"model_type": "clip_vision_model", "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32, "projection_dim": 512}},
            add={"text_model.embeddings.position_ids": ("I64", [1, 77]), "vision_model.embeddings.position_ids": ("I64", [1, 50])})
 checkpoint("google/siglip-base-patch16-224", "siglip SiglipModel", {"text_config": {"model_type": "siglip_text_model"}, "vision_config": {"model_type": "siglip_vision_model"}})
 checkpoint("Salesforce/blip-image-captioning-base", "blip BlipForConditionalGeneration", {"text_config": {}, "vision_config": {}}, file="pytorch_model.bin")

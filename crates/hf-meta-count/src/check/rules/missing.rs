@@ -126,7 +126,10 @@ impl ModelCheck<'_, '_, '_> {
         let mut names = NamePatterns::default();
         let mut embedding = |name: &str| names.read(name).embedding();
         match embedding(&format!("{name}.weight")).or_else(|| embedding(&name)) {
-            Some(Embedding::Output) => self.is_tied == Some(true) || self.stored.has_output,
+            // The heads of BERT and its relatives are tied by default.
+            Some(Embedding::Output) => {
+                self.is_tied.unwrap_or(name.ends_with(".decoder")) || self.stored.has_output
+            }
             // Not the positions and the patches. An encoder and a decoder may share `model.shared`.
             Some(Embedding::Input) if entry.formulas.contains("vocab_size") => {
                 let is_shared = |name| ["shared.weight", "model.shared.weight"].contains(&name);

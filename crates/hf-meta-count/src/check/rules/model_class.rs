@@ -41,6 +41,7 @@ impl<'a> ModelClass<'a> {
         let diffusers = || Some(format!("diffusers:{}", object.get::<String>("_class_name")?));
         let mut architecture: String = object.get("model_type").or_else(diffusers)?;
         let mut names = object.get::<Vec<String>>("architectures").unwrap_or_default();
+        let mut has_unknown_class = false;
         let mut custom = object.raw("auto_map").map(|_| "`auto_map`".to_owned());
         if let Some(name) = names.first() {
             match text_of("class", name) {
@@ -54,11 +55,15 @@ impl<'a> ModelClass<'a> {
                     object = own.map_or(object, |model| model.object.clone());
                 }
                 Some(_) => {}
-                None => custom = custom.or_else(|| Some(format!("`{}`", clip(name)))),
+                None => {
+                    has_unknown_class = true;
+                    custom = custom.or_else(|| Some(format!("`{}`", clip(name))));
+                }
             }
         }
         let is_stated = !names.is_empty();
-        if loaded.is_base {
+        // Nothing is known about the head of another class.
+        if loaded.is_base || has_unknown_class {
             names.clear();
         }
         Some(Self { architecture, object, names, custom, is_stated })
@@ -95,11 +100,14 @@ impl<'a> ModelClass<'a> {
         }
         let is_by_transformers =
             loaded.is_found && self.is_stated && self.custom.is_none() && !is_mlx;
-        if !is_named && (!is_by_transformers || !layout.unknown.is_empty() || first.is_none()) {
+        let is_certain = is_by_transformers && layout.unknown.is_empty();
+        if !is_named && (!is_certain || first.is_none()) {
             return others();
         }
         if let (true, Some((first, _))) = (stored.is_other(layout), first) {
-            found.add(MismatchKind::OtherNames, first, KEY, &shown, "");
+            if is_certain {
+                found.add(MismatchKind::OtherNames, first, KEY, &shown, "");
+            }
             return others();
         }
         let wrong_prefix = stored.wrong_prefix(layout, is_by_transformers);

@@ -24,7 +24,9 @@ pub(super) enum ModulePart {
 }
 
 /// Parts of names, with what the table has in their place.
-pub(super) const OTHER_NAMES: [(&str, &str); 7] = [
+pub(super) const OTHER_NAMES: [(&str, &str); 8] = [
+    // transformers 5.23 saves Kimi-K2.5 with this name.
+    ("language_model.model.blocks.", "language_model.model.layers."),
     // transformers 4 stores vision towers with this segment, which version 5 removes.
     ("vision_model.", ""),
     // Training programs store the names that transformers has in memory: of LLaVA and its like, of Qwen2.5-VL, of DINOv2.
@@ -128,8 +130,8 @@ impl<'h> StoredModules<'h> {
             let facts = names.read(name);
             stored.has_drafts |= facts.is_draft();
             let is_output = facts.embedding() == Some(Embedding::Output);
-            // Not its bias, and not the parts of a `head` that pools.
-            stored.has_output |= is_output && tensor.shape.len() == 2;
+            // Not its bias, and not the other layers of a head.
+            stored.has_output |= is_output && tensor.shape.len() == 2 && !name.contains(".dense.");
             let is_in_list = |module: &str| module.bytes().any(|byte| byte.is_ascii_digit());
             if name.strip_suffix(".bias").is_some_and(|module| !is_in_list(module)) {
                 stored.biases_outside.insert(name);
