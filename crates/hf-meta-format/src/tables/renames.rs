@@ -201,8 +201,7 @@ impl NameMatcher {
                 let is_word = |byte: Option<&u8>| {
                     byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
                 };
-                let ends_word =
-                    text.as_bytes().last().is_some_and(|byte| byte.is_ascii_alphanumeric());
+                let ends_word = text.as_bytes().last().is_some_and(u8::is_ascii_alphanumeric);
                 let mut found = name.match_indices(text).filter(|(at, _)| !is_start || *at == 0);
                 let found = found.find(|(at, _)| {
                     let after = &name[at + text.len()..];
