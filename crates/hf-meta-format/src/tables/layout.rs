@@ -159,13 +159,13 @@ impl<'a> ModelLayout<'a> {
             }
             // A rule may be about the parameter of a module.
             let weight = format!("{name}.weight");
-            let renamed = renames.apply(&weight);
-            let renamed = renamed.strip_suffix(".weight").unwrap_or(&renamed);
-            for renamed in [Cow::Borrowed(renamed), renames.apply(&name)] {
-                if renamed != name {
+            let loaded = renames.apply(&weight);
+            let loaded = loaded.strip_suffix(".weight").unwrap_or(&loaded);
+            for loaded in [Cow::Borrowed(loaded), renames.apply(&name)] {
+                if loaded != name {
                     let path = NUMBERS
                         .iter()
-                        .fold(renamed.into_owned(), |path, number| path.replace(number, "#"));
+                        .fold(loaded.into_owned(), |path, number| path.replace(number, "#"));
                     self.insert_path(RENAMED, &path, at);
                 }
             }
