@@ -294,7 +294,7 @@ fn the_command_prints_junit() {
         r#"<testsuite name="org/good" tests="1" failures="0" errors="0">"#,
         r#"<testcase classname="org/odd" name="a&lt;&amp;&gt;&quot;.safetensors">"#,
         r#"<failure type="unknownDtype" message="dtype `Q8` is unknown, so the sizes of its tensors (1) were not checked"/>"#,
-        r#"<system-out>the header of `a&lt;&amp;&gt;&quot;.safetensors` begins with whitespace instead of `{`; some readers reject it"#,
+        r"<system-out>the header of `a&lt;&amp;&gt;&quot;.safetensors` begins with whitespace instead of `{`; some readers reject it",
         r#"<testsuite name="org/none" tests="1" failures="0" errors="1">"#,
     ] {
         assert!(lines.contains(&line), "{line}\n{}", ran.stdout);

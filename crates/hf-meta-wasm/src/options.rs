@@ -1,7 +1,6 @@
 //! The options of a call.
 
 use hf_meta_count::Plan;
-use hf_meta_count::memory::{MemoryOptions, parse_size, parse_tokens};
 use hf_meta_format::formats::weight_sets::ListedFile;
 use hf_meta_format::{CommitSha, RepoPath};
 use serde::Deserialize;

@@ -4,6 +4,8 @@ use hf_meta_count::VerifyReport;
 use hf_meta_count::check::SetCheck;
 use hf_meta_count::check::Verification;
 use hf_meta_count::count::Configs;
+use hf_meta_count::results::bounded;
+use hf_meta_count::steps::{ConfigFile, Target};
 use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
 use hf_meta_format::formats::weight_sets::Layout;
 
