@@ -275,7 +275,7 @@ fn a_packed_module_needs_its_weight() {
             parts.iter().filter(|(_, part, _)| part.is_weights()).count() == 1
         };
         let packed = packed.iter().filter(is_only);
-        let weights: Vec<_> = packed.filter_map(|parts| weight(parts)).collect();
+        let weights: Vec<_> = packed.filter_map(weight).collect();
         // Without another module of the kind, nothing shows that a weight is missing.
         let [.., first, _] = &weights[..] else { continue };
         let mut broken = checkpoint.clone();
