@@ -15,14 +15,17 @@ impl FileContent {
     /// Returns the format of a file; `None` if its first bytes do not show it.
     fn recognize(file: &FileParts) -> Option<Self> {
         let start = file.detection_bytes().ok()?;
+        let length = start.first_chunk().map(|prefix| u64::from_le_bytes(*prefix))?;
         match DetectedFormat::recognize(start) {
             Some(DetectedFormat::Gguf) => return Some(Self::Gguf),
-            Some(DetectedFormat::Zip | DetectedFormat::Pickle) => return Some(Self::PyTorch),
+            Some(DetectedFormat::Zip) => return Some(Self::PyTorch),
+            // The length of a header may begin with the bytes of a pickle: 640 is `80 02`. As a length, the first eight
+            // bytes of a pickle are larger than any limit.
+            Some(DetectedFormat::Pickle) if length > file.limit => return Some(Self::PyTorch),
+            Some(DetectedFormat::Pickle) | None => {}
             Some(_) => return None,
-            None => {}
         }
         // The length of the header, and a JSON object.
-        let length = start.first_chunk().map(|prefix| u64::from_le_bytes(*prefix))?;
         let object = file.get(DETECTION_BYTES..DETECTION_BYTES + 2).ok()?;
         let is_object = object.starts_with(b"{\"") || object == b"{}";
         (is_object && (2..=file.limit).contains(&length)).then_some(Self::Safetensors)
@@ -88,6 +91,12 @@ mod tests {
         ] {
             let header = read(path, file).unwrap();
             assert_eq!((header.tensors().len(), header.misnamed), (1, misnamed), "{path}");
+        }
+        // The length of this header, 640, begins like a pickle of version 2.
+        let long =
+            [&640_u64.to_le_bytes()[..], json, &vec![b' '; 640 - json.len()], b"ab"].concat();
+        for path in ["model.safetensors", "model.bin"] {
+            assert_eq!(read(path, &long).unwrap().tensors().len(), 1, "{path}");
         }
         let error = read("model.safetensors", b"PK\x03\x04 and more").unwrap_err();
         assert!(error.message.contains("ZIP archive is malformed"), "{error}");
