@@ -32,6 +32,7 @@
 /// [`Error`]: crate::Error
 /// [`FileStore`]: crate::FileStore
 /// [`CountReport`]: crate::CountReport
+/// [`Budget`]: crate::Budget
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}
 

@@ -1,7 +1,10 @@
 //! The format of a file according to its content, which decides: names may be wrong, or come from old habits.
 
-use super::buffer::{DETECTION_BYTES, FileParts, Stop};
-use super::{DetectedFormat, FileHeader, Format, gguf, pytorch, safetensors};
+use super::buffer::{DETECTION_BYTES, FileParts, PartsParser, Stop};
+use super::{
+    DetectedFormat, FileHeader, Format, HeaderParser, RepoPath, WeightFileName, gguf, pytorch,
+    safetensors,
+};
 
 /// A format whose files are recognized by their first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,7 @@ impl FileContent {
 }
 
 /// Parses the header of a file in the format of its content, or else in the format of its name.
-pub(super) fn parse(file: &FileParts, named: FileContent) -> Result<FileHeader, Stop> {
+fn parse(file: &FileParts, named: FileContent) -> Result<FileHeader, Stop> {
     // The first bytes are missing until the first range has arrived.
     file.detection_bytes()?;
     let found = FileContent::recognize(file).unwrap_or(named);
@@ -54,10 +57,49 @@ pub(super) fn parse(file: &FileParts, named: FileContent) -> Result<FileHeader, 
     Ok(header)
 }
 
+/// A built-in format, whose files are parsed according to their content. The format decides what a name means.
+#[derive(Debug)]
+pub(super) struct ByContent<F>(pub(super) F, pub(super) FileContent);
+
+impl<F: Format> Format for ByContent<F> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn title(&self) -> &'static str {
+        self.0.title()
+    }
+
+    fn extension(&self) -> &'static str {
+        self.0.extension()
+    }
+
+    fn match_extension(&self, path: &str) -> Option<&'static str> {
+        self.0.match_extension(path)
+    }
+
+    fn parser(&self, path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
+        let first_range = self.0.parser(path, max_header_bytes).first_range().end;
+        PartsParser::boxed(
+            first_range,
+            max_header_bytes,
+            match self.1 {
+                FileContent::Safetensors => |file| parse(file, FileContent::Safetensors),
+                FileContent::Gguf => |file| parse(file, FileContent::Gguf),
+                FileContent::PyTorch => |file| parse(file, FileContent::PyTorch),
+            },
+        )
+    }
+
+    fn split_name(&self, stem: &str) -> Option<WeightFileName> {
+        self.0.split_name(stem)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::{Formats, HeaderError, RepoPath, read_header};
+    use crate::formats::{Formats, HeaderError, read_header};
 
     fn read(path: &str, file: &[u8]) -> Result<FileHeader, HeaderError> {
         let path: RepoPath = path.parse().unwrap();

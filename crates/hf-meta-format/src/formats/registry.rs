@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
+use super::content::{ByContent, FileContent};
 use super::path::split_folder;
 use super::{Format, RepoPath, WeightFileName, gguf, pytorch, safetensors};
 use crate::base::sort::Ordered;
@@ -16,9 +17,9 @@ impl Formats {
     pub fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<Formats> = LazyLock::new(|| {
             Formats(Arc::new([
-                Arc::new(safetensors::Safetensors),
-                Arc::new(gguf::Gguf),
-                Arc::new(pytorch::PyTorch),
+                Arc::new(ByContent(safetensors::Safetensors, FileContent::Safetensors)),
+                Arc::new(ByContent(gguf::Gguf, FileContent::Gguf)),
+                Arc::new(ByContent(pytorch::PyTorch, FileContent::PyTorch)),
             ]))
         });
         &BUILT_IN

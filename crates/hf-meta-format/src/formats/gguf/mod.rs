@@ -21,8 +21,7 @@ mod values;
 pub(super) use self::parser::parse;
 #[doc(hidden)]
 pub use self::tensors::is_file_type;
-use super::buffer::{FileParts, PartsParser};
-use super::content::{self, FileContent};
+use super::buffer::PartsParser;
 use super::{Format, HeaderParser, NumberedName, RepoPath, WeightFileName, WeightsKind};
 
 /// The GGUF format.
@@ -55,7 +54,6 @@ impl Format for Gguf {
         let number = |name: NumberedName<'_>| name.number.parse::<u64>().ok();
         let is_later = NumberedName::split(path.as_str()).filter_map(number).any(|file| file > 1);
         let first_range = if is_later { LATER_FIRST_RANGE } else { FIRST_RANGE };
-        let parse = |file: &FileParts| content::parse(file, FileContent::Gguf);
         PartsParser::boxed(first_range, max_header_bytes, parse)
     }
 

@@ -27,8 +27,7 @@ mod values;
 use self::parser::FIRST_RANGE;
 pub(super) use self::parser::parse;
 pub use self::values::{is_allowed_import, is_data_import};
-use super::buffer::{FileParts, PartsParser};
-use super::content::{self, FileContent};
+use super::buffer::PartsParser;
 pub use super::header::{PickleSummary, TensorView};
 use super::safetensors::split_variant;
 use super::{Format, HeaderParser, RepoPath, WeightFileName};
@@ -101,7 +100,6 @@ impl Format for PyTorch {
     }
 
     fn parser(&self, _: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
-        let parse = |file: &FileParts| content::parse(file, FileContent::PyTorch);
         PartsParser::boxed(FIRST_RANGE, max_header_bytes, parse)
     }
 

@@ -17,7 +17,6 @@ mod json;
 use std::ops::Range;
 
 use super::buffer::{DETECTION_BYTES, FileParts, PartsParser, Stop};
-use super::content::{self, FileContent};
 pub use super::path::is_index_name;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
 use super::{FileHeader, Format, HeaderParser, RepoPath, WeightFileName};
@@ -72,7 +71,6 @@ impl Format for Safetensors {
     }
 
     fn parser(&self, _path: &RepoPath, max_header_bytes: u64) -> Box<dyn HeaderParser> {
-        let parse = |file: &FileParts| content::parse(file, FileContent::Safetensors);
         PartsParser::boxed(PREFIX_LENGTH, max_header_bytes, parse)
     }
 

@@ -648,10 +648,11 @@ pub fn is_part_of_file(path: &str) -> bool {
     rest[1..].split(['.', '-', '_']).all(|word| {
         let mark = ["parts", "part", "split", "chunk", "piece"];
         let numbered = mark.iter().find_map(|mark| word.strip_prefix(mark));
-        let is_letters = word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_lowercase());
-        let is_name = numbered.is_some_and(|number| number.is_empty() || is_count(number));
+        let letters =
+            |word: &str| word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let is_name = numbered.is_some_and(|number| letters(number) || is_count(number));
         // `split` counts with `aa`, `ab` and so on.
-        let is_suffix = is_letters && (is_marked || word.len() == 2 && word.starts_with('a'));
+        let is_suffix = letters(word) && (is_marked || word.len() == 2 && word.starts_with('a'));
         is_marked |= is_name;
         is_name || is_count(word) || word == "of" || is_suffix
     })
