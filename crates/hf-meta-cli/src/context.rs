@@ -164,7 +164,8 @@ impl CommandContext {
             }
             status = status.max(found);
             failed += u64::from(found != ExitStatus::Success);
-            unreadable += u64::from(!is_read);
+            // A folder without weights is no failure of `--changed`.
+            unreadable += u64::from(!is_read && found != ExitStatus::Success);
         }
         let repos = sources.repos.len() as u64;
         let counts = [(unreadable, "could not be read"), (failed - unreadable, "failed a check")];

@@ -159,7 +159,7 @@ pub(crate) async fn run(args: &ServeArgs, connection: &ConnectionArgs) -> Comman
     warn_unknown_variables();
     let cache = cache(args, connection)?;
     let client = client(args, connection, cache.as_ref())?;
-    let (first, second) = (signal()?, signal()?);
+    let first = signal()?;
     let failed_to_listen = |address| failed_to(format!("listen on {address}"));
     let listener = TcpListener::bind(args.listen).await.map_err(failed_to_listen(args.listen))?;
     let address = listener.local_addr().map_err(failed_to_listen(args.listen))?;
@@ -185,7 +185,10 @@ pub(crate) async fn run(args: &ServeArgs, connection: &ConnectionArgs) -> Comman
             tracing::info!(signal = "SIGINT", "shutting down");
         } else {
             tracing::info!(signal = "SIGTERM", drain_seconds = drain, "shutting down");
-            tokio::spawn(second.map(move |_| draining.end_drain()));
+            // A listener that existed at the first signal would see it, too.
+            if let Ok(second) = signal() {
+                tokio::spawn(second.map(move |_| draining.end_drain()));
+            }
         }
     };
     service.serve(listener, shutdown).await;

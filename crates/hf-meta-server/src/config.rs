@@ -13,6 +13,12 @@ use url::Url;
 #[cfg(feature = "clap")]
 use hf_meta::results::text::parse_seconds;
 
+/// Parses a number of seconds, which may be 0.
+#[cfg(feature = "clap")]
+fn parse_delay(text: &str) -> Result<Duration, &'static str> {
+    if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { parse_seconds(text) }
+}
+
 /// The configuration of a [`Service`](super::Service). With the feature `clap`, it also declares the flags of a command.
 ///
 /// ```
@@ -111,7 +117,7 @@ pub struct ServiceConfig {
 
     /// Time during which new connections are still accepted after a shutdown begins and `/readyz` returns 503, so that
     /// load balancers notice it
-    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = seconds(Self::default().drain_delay)))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS", value_parser = parse_delay, default_value = seconds(Self::default().drain_delay)))]
     pub drain_delay: Duration,
 
     /// Time that requests in flight are given to complete at shutdown

@@ -41,14 +41,17 @@ impl LookupLimits {
         let largest = u32::try_from(max_requests).unwrap_or(u32::MAX);
         let (per_client, all_clients) =
             (config.upstream_requests_per_minute, config.total_upstream_requests_per_minute);
+        // Larger than the bucket of a client, or the burst of one client would reject all others, unless the operator
+        // allows all clients less than one.
+        let shared = if all_clients > per_client {
+            per_client.max(largest).saturating_mul(2)
+        } else {
+            largest
+        };
         let of_client = || TokenBuckets::per_minute(per_client, per_client.max(largest));
         Self {
             clients: of_client(),
-            // Larger than the bucket of a client, or the burst of one client would reject all others.
-            all_clients: TokenBuckets::per_minute(
-                all_clients,
-                all_clients.max(per_client.max(largest).saturating_mul(2)),
-            ),
+            all_clients: TokenBuckets::per_minute(all_clients, all_clients.max(shared)),
             refreshes: of_client(),
             max_requests,
             large_calls: LargeCallLimit::new(1),

@@ -185,7 +185,9 @@ async fn only_a_trusted_proxy_can_name_its_clients() {
 #[tokio::test]
 async fn a_shutdown_completes_requests_in_flight() {
     let hub = support::fixtures_hub();
-    let (address, end) = serve(client(&hub), config()).await;
+    let mut config = config();
+    config.drain_delay = Duration::ZERO;
+    let (address, end) = serve(client(&hub), config).await;
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let ask = http.get(format!("{address}/badge/bigscience/bloom.svg")).send();
     let slow = tokio::spawn(async move { ask.await.unwrap().text().await.unwrap() });
