@@ -160,6 +160,7 @@ impl Engine {
 
     /// Reads the headers of a source. The result is the JSON of `hf-meta --json`.
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
+    #[expect(clippy::needless_pass_by_value, reason = "a list of Python is owned")]
     fn inspect(
         &self,
         request: Request,
