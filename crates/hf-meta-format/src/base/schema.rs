@@ -1,14 +1,9 @@
 //! JSON Schemas from the types that are serialized.
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
-
-use crate::formats::safetensors::SafetensorsFileHeader;
-use crate::formats::{Dtype, HeaderError, RepoPath, TensorInfo, TensorTable};
-use crate::ids::CommitSha;
 
 /// Returns the schema of an object with these properties: their names, `true` for required ones, and their schemas.
 pub fn object_schema<const N: usize>(entries: [(&str, bool, Schema); N]) -> Schema {
@@ -32,15 +27,6 @@ pub fn type_of<T>(_: &T) -> PhantomData<T> {
     PhantomData
 }
 
-/// An entry of the header of a safetensors file.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum HeaderEntry {
-    Tensor(TensorInfo),
-    Metadata(BTreeMap<String, String>),
-}
-
 /// Implements the schema of types that are serialized as other types.
 #[doc(hidden)]
 #[macro_export]
@@ -60,13 +46,4 @@ macro_rules! same_schema {
             }
         }
     )+};
-}
-
-same_schema! {
-    CommitSha as String,
-    Dtype as String,
-    HeaderError as String,
-    RepoPath as String,
-    TensorTable as BTreeMap<String, TensorInfo>,
-    SafetensorsFileHeader as BTreeMap<String, HeaderEntry>,
 }

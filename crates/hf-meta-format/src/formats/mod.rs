@@ -24,6 +24,8 @@ mod path;
 pub mod pytorch;
 mod registry;
 pub mod safetensors;
+#[cfg(feature = "schema")]
+mod schema;
 mod table;
 pub mod weight_sets;
 
