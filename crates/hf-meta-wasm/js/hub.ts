@@ -87,13 +87,27 @@ export class Hub {
         reject(signal?.reason);
       };
       const start = () => {
-        signal?.removeEventListener("abort", abort);
+        forget?.();
         resolve();
       };
       if (signal?.aborted) return reject(signal.reason);
       this.waiting.push(start);
-      signal?.addEventListener("abort", abort, { once: true });
+      const forget = signal && this.onAbort(signal, abort);
     });
+  }
+
+  /** The requests that wait for a turn, by their signal. They share one listener: Node warns about more than ten. */
+  private readonly aborts = new WeakMap<AbortSignal, Set<() => void>>();
+
+  /** Calls a function once the signal is aborted. Returns a function that takes this back. */
+  private onAbort(signal: AbortSignal, abort: () => void): () => void {
+    const calls = this.aborts.get(signal) ?? new Set<() => void>();
+    if (!this.aborts.has(signal)) {
+      this.aborts.set(signal, calls);
+      signal.addEventListener("abort", () => [...calls].forEach((call) => call()), { once: true });
+    }
+    calls.add(abort);
+    return () => void calls.delete(abort);
   }
 
   /** Waits for the end of a pause, which other requests may extend. */
