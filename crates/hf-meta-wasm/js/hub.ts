@@ -82,32 +82,17 @@ export class Hub {
   /** Waits until another request ends. */
   private turn(signal?: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
-      const abort = () => {
+      if (signal?.aborted) return reject(signal.reason);
+      const forget = onAbort(signal, () => {
         this.waiting.splice(this.waiting.indexOf(start), 1);
         reject(signal?.reason);
-      };
+      });
       const start = () => {
-        forget?.();
+        forget();
         resolve();
       };
-      if (signal?.aborted) return reject(signal.reason);
       this.waiting.push(start);
-      const forget = signal && this.onAbort(signal, abort);
     });
-  }
-
-  /** The requests that wait for a turn, by their signal. They share one listener: Node warns about more than ten. */
-  private readonly aborts = new WeakMap<AbortSignal, Set<() => void>>();
-
-  /** Calls a function once the signal is aborted. Returns a function that takes this back. */
-  private onAbort(signal: AbortSignal, abort: () => void): () => void {
-    const calls = this.aborts.get(signal) ?? new Set<() => void>();
-    if (!this.aborts.has(signal)) {
-      this.aborts.set(signal, calls);
-      signal.addEventListener("abort", () => [...calls].forEach((call) => call()), { once: true });
-    }
-    calls.add(abort);
-    return () => void calls.delete(abort);
   }
 
   /** Waits for the end of a pause, which other requests may extend. */
@@ -134,14 +119,28 @@ export class Hub {
 export function delay(milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
-    const abort = () => {
+    const forget = onAbort(signal, () => {
       clearTimeout(timer);
       reject(signal?.reason);
-    };
+    });
     const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", abort);
+      forget();
       resolve();
     }, milliseconds);
-    signal?.addEventListener("abort", abort, { once: true });
   });
+}
+
+/** What waits for each signal. Node warns about more than ten listeners, and many requests have one signal. */
+const aborted = new WeakMap<AbortSignal, Set<() => void>>();
+
+/** Calls a function once a signal is aborted. Returns a function that prevents it. */
+function onAbort(signal: AbortSignal | undefined, abort: () => void): () => void {
+  if (!signal) return () => undefined;
+  const waiting = aborted.get(signal) ?? new Set();
+  if (!aborted.has(signal)) {
+    aborted.set(signal, waiting);
+    signal.addEventListener("abort", () => waiting.forEach((abort) => abort()), { once: true });
+  }
+  waiting.add(abort);
+  return () => void waiting.delete(abort);
 }

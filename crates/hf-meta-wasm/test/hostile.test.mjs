@@ -104,7 +104,11 @@ test("one signal serves many requests without a warning", async () => {
   const warnings = [];
   process.on("warning", (warning) => warnings.push(warning));
   const { signal } = new AbortController();
-  await serve(files, null, (options) => Promise.all([1, 2, 3].map(() => inspect("org/name", { ...options, signal }))));
+  // Each shard fails once, so that many requests wait for their retry, and others for room.
+  const failed = new Set();
+  const once = (request, response) => isRange(request) && !failed.has(request.url) && response.writeHead(failed.add(request.url) && 503).end();
+  await serve(files, once, (options) => Promise.all([1, 2, 3].map(() => inspect("org/name", { ...options, concurrency: 20, retries: 4, timeout: 60_000, signal }))));
+  assert.equal(failed.size, 40);
   assert.deepEqual(warnings, []);
 });
 

@@ -252,7 +252,7 @@ test("the page verifies a model", { timeout: 60_000 }, async () => {
     const page = await visit(name, { width: 390 });
     await page.click("text=Verify all files");
     await page.waitForSelector("text=/alid: /");
-    assert.match(await page.textContent("section:has(button)"), text);
+    assert.match(await page.textContent("section:has(button:text-is('Verify all files'))"), text);
     await assertAccessible(page);
     if (screenshots) await page.screenshot({ path: `${screenshots}/verify-${name.replace("/", "-")}.png`, fullPage: true });
     await page.close();
