@@ -12,7 +12,7 @@ use crate::formats::names::MAX_TOTAL_BYTES;
 use crate::formats::{FileHeader, TensorInfo, TensorTable, TensorTableBuilder, clip};
 
 /// The key of the metadata, on the same level as the tensors.
-const METADATA: &str = "__metadata__";
+pub(super) const METADATA: &str = "__metadata__";
 
 type Metadata = Option<BTreeMap<String, String>>;
 

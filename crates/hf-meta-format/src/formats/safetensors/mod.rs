@@ -9,6 +9,7 @@
 //!
 //! [format]: https://github.com/huggingface/safetensors#format
 
+mod edit;
 mod header;
 mod index;
 mod json;
@@ -19,6 +20,9 @@ use super::buffer::{DETECTION_BYTES, FileParts, PartsParser, Stop};
 pub use super::path::is_index_name;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
 use super::{FileHeader, Format, HeaderParser, RepoPath, WeightFileName};
+pub use edit::{
+    EditError, MAX_METADATA_VALUE, MetadataEdit, edit_header, pad_header, padded_header,
+};
 pub use header::SafetensorsFileHeader;
 pub use index::{IndexError, IndexErrorKind, SafetensorsIndexJson};
 
