@@ -136,6 +136,7 @@ pub use hf_meta_count::{
 pub use hf_meta_format::{
     CommitSha, Dtype, IdError, RepoId, RepoKind, RepoPath, Revision, SafetensorsFileHeader,
     SafetensorsIndexJson, SourceError, TensorInfo, UnsupportedWeights, WeightSet, formats,
+    metadata,
 };
 
 pub use self::{

@@ -11,6 +11,7 @@
 //! | [`layouts`] | names of weight files, and repositories with several sets of weights |
 //! | [`gguf`] | quantized models in GGUF, and custom formats |
 //! | [`pytorch`] | checkpoints of `torch.save`, and the safety of pickles |
+//! | [`metadata`] | titles, thumbnails and training settings: shown, checked and edited in place |
 //! | [`memory`] | the memory of weights and cache, and what fits |
 //! | [`ci`] | checks of checkpoints in continuous integration |
 //! | [`cache`] | the header cache, and offline mode |
@@ -167,12 +168,18 @@ pub mod library {}
 #[doc = include_str!("memory.md")]
 pub mod memory {}
 
+/// [`edit_header`]: crate::formats::safetensors::edit_header
+/// [`ModelSpec`]: crate::metadata::ModelSpec
+#[doc = include_str!("metadata.md")]
+pub mod metadata {}
+
 /// [JSON]: crate::docs::json
 /// [census]: crate::docs::census
 /// [command]: crate::docs::command#sources
 /// [environment]: crate::docs::command#environment
 /// [errors]: crate::docs::errors
 /// [install]: crate::docs::install
+/// [metadata]: crate::docs::metadata
 #[doc = include_str!("python.md")]
 pub mod python {}
 
@@ -228,5 +235,6 @@ pub mod tutorial {}
 /// [`VerifyReport::check_base`]: crate::VerifyReport::check_base
 /// [quantization]: crate::docs::quantization#compared-with-the-hub
 /// [glossary]: crate::docs::glossary
+/// [metadata]: crate::docs::metadata
 #[doc = include_str!("validity.md")]
 pub mod validity {}

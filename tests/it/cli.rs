@@ -57,11 +57,12 @@ pub(crate) fn run(hub: &LocalHub, args: &[&str]) -> CommandOutput {
 #[test]
 fn every_subcommand_has_help() {
     let hub = LocalHub::start([]).unwrap();
-    let calls: [&[&str]; 6] = [
+    let calls: [&[&str]; 7] = [
         &["-h"],
         &["--help"],
         &["verify", "-h"],
         &["diff", "-h"],
+        &["metadata", "set", "-h"],
         &["cache", "-h"],
         &["serve", "-h"],
     ];

@@ -48,6 +48,7 @@ mod local_hub;
 mod many;
 #[cfg(target_os = "linux")]
 mod memory;
+mod metadata;
 mod offline;
 mod own_format;
 mod properties;

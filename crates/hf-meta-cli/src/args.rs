@@ -13,6 +13,7 @@ use super::connection::{ConnectionArgs, hiding};
 use super::diff::DiffArgs;
 use super::inspect::InspectArgs;
 use super::local_commands::{CacheCommand, CompletionsArgs, ManArgs};
+use super::metadata::MetadataCommand;
 use super::verify::{self, VerifyArgs};
 
 /// Inspect safetensors, GGUF and PyTorch models on the Hugging Face Hub without downloading them
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Census(super::census::CensusCommand),
     #[command(subcommand)]
+    Metadata(MetadataCommand),
+    #[command(subcommand)]
     Cache(CacheCommand),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -71,6 +74,10 @@ impl Args {
         command.mut_subcommands(|command| match command.get_name() {
             // Subcommands that send no requests have no options for the connection.
             "cache" | "completions" | "man" => hiding(command, Arg::is_global_set),
+            "metadata" => command.mut_subcommands(|command| match command.get_name() {
+                "set" | "delete" => hiding(command, Arg::is_global_set),
+                _ => command,
+            }),
             "census" => command.mut_subcommands(|command| match command.get_name() {
                 "count" | "pack" | "diff" | "publish" => hiding(command, Arg::is_global_set),
                 _ => command,
@@ -183,6 +190,7 @@ Examples:
   hf-meta verify bigscience/bloom               check every shard
   hf-meta badge bigscience/bloom -o bloom.svg   a badge for a model page
   hf-meta diff org/name@v1 org/name             compare two revisions
+  hf-meta metadata set x.safetensors modelspec.title='X'
   hf-meta -- verify                             a repository named `verify`
 
 Environment:

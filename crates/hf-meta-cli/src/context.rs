@@ -11,11 +11,12 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueP
 use futures::stream::{self, StreamExt};
 use hf_meta::results::text::thousands;
 use hf_meta::results::{Finding, Plan};
-use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Weights};
+use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Source, Weights};
 
 use super::error_report::{print_note, print_source_error, print_warnings};
 use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::hints::{Hints, local_twin};
+use super::metadata::complete_pending;
 use super::output::{FailedSource, Page, print_json};
 use super::repos::RepoArg;
 use super::signal;
@@ -120,6 +121,14 @@ impl CommandContext {
         T: Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send,
     {
+        for source in sources.repos {
+            let path = &sources.selection.path;
+            if let Ok(Source::Local(path)) =
+                source.clone().with_selection(None, path.as_deref()).source
+            {
+                complete_pending(&path, &self.line);
+            }
+        }
         let progress = Arc::new(ReadProgress::new(&self.client, sources.repos));
         let shown = Arc::clone(&progress);
         let _line = self.line.show(None, move |max_width| shown.describe(max_width));

@@ -1,19 +1,23 @@
 //! The command without a subcommand: inspects each source and prints one view of it.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
+use clap::ValueHint;
+use hf_meta::results::text::escape;
 use hf_meta::{CountReport, Error, Model, Weights};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::error_report::print_warning;
-use super::exit::{CommandError, CommandResult, ExitStatus};
+use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
 use super::memory::{self, Answers, MemoryArgs};
 use super::output::{Page, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::table::OutputFormat;
 use super::terminal::{ColorArgs, IS_AGENT};
+use super::views::metadata::MetadataDocument;
 use super::views::overview::{OverviewRow, SortKey, columns};
-use super::views::{explain, headers, overview, parameters, tree};
+use super::views::{explain, headers, metadata, overview, parameters, tree};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
@@ -25,6 +29,9 @@ pub(crate) struct InspectArgs {
 
     #[command(flatten)]
     selection: SelectionArgs,
+
+    #[command(flatten)]
+    json: JsonArgs,
 
     #[command(flatten)]
     view: ViewArgs,
@@ -59,8 +66,28 @@ pub(crate) struct InspectArgs {
     #[arg(conflicts_with_all = ["json", "tensors", "explain", "metadata", "format"])]
     depth: Option<u16>,
 
+    /// Do not shorten the values of --metadata
+    #[arg(long, hide_short_help = true, requires = "metadata", conflicts_with = "json")]
+    full: bool,
+
+    /// Write the thumbnail in the metadata to a file
+    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "metadata")]
+    #[arg(value_hint = ValueHint::FilePath, conflicts_with_all = ["json", "full"])]
+    thumbnail: Option<PathBuf>,
+
     #[command(flatten)]
     memory: MemoryArgs,
+}
+
+/// The option for JSON, which is also a form of `--metadata`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "Views")]
+struct JsonArgs {
+    /// Print JSON compatible with huggingface.js
+    ///
+    /// Prints one line per repository, including failed ones. With --metadata, prints the metadata of each file.
+    #[arg(long, short, conflicts_with_all = ["tensors", "tree", "explain", "format"])]
+    json: bool,
 }
 
 /// The view to print: the parameters per dtype if no other is selected.
@@ -69,12 +96,6 @@ pub(crate) struct InspectArgs {
 #[group(multiple = false)]
 #[expect(clippy::struct_excessive_bools, reason = "flags that exclude each other")]
 struct ViewArgs {
-    /// Print JSON compatible with huggingface.js
-    ///
-    /// Prints one line per repository, including failed ones.
-    #[arg(long, short)]
-    json: bool,
-
     /// List every tensor
     ///
     /// The columns are name, dtype, shape, bytes and shard.
@@ -94,6 +115,8 @@ struct ViewArgs {
     explain: bool,
 
     /// Print the metadata of the files, such as a title
+    ///
+    /// Shortens long values on a terminal, except with --full.
     #[arg(long, short)]
     metadata: bool,
 
@@ -108,7 +131,8 @@ struct ViewArgs {
 impl InspectArgs {
     /// Returns the format of the overview; `None` for the other views.
     fn overview_format(&self, repos: usize) -> Option<OutputFormat> {
-        let ViewArgs { json, tensors, tree, explain, metadata, format } = self.view;
+        let ViewArgs { tensors, tree, explain, metadata, format } = self.view;
+        let json = self.json.json;
         // Only an overview has rows to sort.
         let has_rows = (repos > 1 || self.sort.is_some()) && !self.sets;
         match format {
@@ -121,8 +145,9 @@ impl InspectArgs {
     }
 
     /// Checks the combinations that clap cannot express.
-    fn validate(&self) -> CommandResult<()> {
-        let ViewArgs { json, tensors, tree, format, .. } = self.view;
+    fn validate(&self, repos: usize) -> CommandResult<()> {
+        let ViewArgs { tensors, tree, format, .. } = self.view;
+        let json = self.json.json;
         let message = if self.memory.has_misplaced_option() {
             "`--max-num-batched-tokens`, `--tp` and `--gpu-memory-utilization` require `--engine vllm`"
         } else if self.sort.is_some_and(SortKey::needs_memory) && !self.memory.is_selected() {
@@ -133,6 +158,8 @@ impl InspectArgs {
             "`--sort` cannot be combined with JSON output"
         } else if self.filter.is_some() && !(tensors || tree || json) {
             "`--filter` requires `--tensors`, `--tree` or `--json`"
+        } else if self.thumbnail.is_some() && repos > 1 {
+            "`--thumbnail` requires a single repository"
         } else if self.sets && format.is_some_and(|format| format != OutputFormat::Json) {
             "`--sets` cannot be combined with `--format`, except with `json`"
         } else {
@@ -143,8 +170,8 @@ impl InspectArgs {
 }
 
 pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> CommandResult {
-    args.validate()?;
     let repos = args.repos.list(context.client.endpoint())?;
+    args.validate(repos.len())?;
     let is_complete = cfg!(all(feature = "census", feature = "server"));
     if let (false, Some(name @ ("census" | "serve"))) =
         (is_complete, repos.first().map(|repo| &*repo.display))
@@ -152,7 +179,8 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
         let message = format!("`hf-meta {name}` needs a build with the features `census,server`");
         return Err(CommandError::usage(message));
     }
-    let ViewArgs { json, tensors, tree, explain, metadata, format } = args.view;
+    let ViewArgs { tensors, tree, explain, metadata, format } = args.view;
+    let json = args.json.json;
     let is_json = json || format == Some(OutputFormat::Json);
     let selection = &args.selection;
     let sources = Sources { repos: &repos, selection, is_json, is_streamed: true };
@@ -173,6 +201,11 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
             write_headers(args, repos.len() > 1, &weights, context)?;
             context.warn(source, &weights.report().findings);
             answers.add(weights.report());
+            let has_no_thumbnail =
+                args.thumbnail.is_some() && metadata::find_thumbnail(&weights).is_none();
+            if has_no_thumbnail {
+                return Ok(ExitStatus::CheckFailed);
+            }
             Ok(unmatched(args, source, &weights).unwrap_or(ExitStatus::Success))
         };
         let status = context.for_each(sources, read, print).await?;
@@ -224,12 +257,29 @@ fn write_headers(
         (ViewArgs { tree: true, .. }, _) => {
             context.print(|page| tree::write(page, weights, filter, depth))
         }
-        (ViewArgs { metadata: true, .. }, _) => {
-            context.print(|page| headers::write_metadata(page, weights))
-        }
+        (ViewArgs { metadata: true, .. }, _) => match &args.thumbnail {
+            _ if args.json.json => print_json(&MetadataDocument::new(weights)),
+            Some(file) => write_thumbnail(file, weights),
+            None => context.print(|page| metadata::write(page, weights, args.full)),
+        },
         (_, Some(filter)) => print_json(&headers::filtered_json(weights, filter)?),
         (_, None) => print_json(weights),
     }
+}
+
+/// Writes the thumbnail to a file.
+fn write_thumbnail(file: &Path, weights: &Weights) -> io::Result<()> {
+    let source = &weights.report().source;
+    let Some(thumbnail) = metadata::find_thumbnail(weights) else {
+        print_warning(&format!("{source}: no file has a thumbnail that is an image"));
+        return Ok(());
+    };
+    let write = std::fs::write(file, &thumbnail.bytes);
+    write.map_err(failed_to(format!("write `{}`", file.display())))?;
+    let description = metadata::describe_thumbnail(&thumbnail);
+    Page::print(|page| {
+        page.line(&format!("{}: {description}", escape(&file.display().to_string())))
+    })
 }
 
 /// Reports a filter that no tensor matches. Returns the exit status for it.

@@ -18,6 +18,7 @@ mod inspect;
 mod junit;
 mod local_commands;
 mod memory;
+mod metadata;
 mod output;
 mod repos;
 mod sarif;
@@ -38,6 +39,7 @@ use self::context::CommandContext;
 use self::error_report::print_command_error;
 use self::exit::{CommandResult, ExitStatus, failed_to};
 pub use self::hints::module_hint;
+pub use self::metadata::edit_metadata;
 use self::stderr::{LogFormat, ProgressLine, init_log};
 use self::terminal::apply_color;
 
@@ -90,6 +92,7 @@ async fn dispatch(args: &Args, line: ProgressLine) -> CommandResult {
         Some(Command::Census(command)) => {
             Box::pin(census::run(command, &args.connection, &line)).await
         }
+        Some(Command::Metadata(command)) => metadata::run(command, &context(args, line)?).await,
         Some(Command::Cache(command)) => local_commands::cache(command),
         Some(Command::Completions(shell)) => local_commands::completions(shell),
         Some(Command::Man(man)) => local_commands::man(man),
@@ -107,7 +110,7 @@ fn context(args: &Args, line: ProgressLine) -> CommandResult<CommandContext> {
         unusable,
         line,
         token_source: args.connection.token_source(),
-        has_path: !matches!(args.command, Some(Command::Diff(_))),
+        has_path: !matches!(args.command, Some(Command::Diff(_) | Command::Metadata(_))),
         uses_cache,
         keeps_headers: uses_cache && args.connection.cache().is_some(),
         has_printed: Cell::new(false),

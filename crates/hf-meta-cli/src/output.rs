@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::iter::successors;
 
 use anstyle::Style;
-use hf_meta::results::text::{escape, thousands};
+use hf_meta::results::text::{bytes, escape, thousands};
 use hf_meta::{Error, WeightSet};
 use serde::Serialize;
 use serde_json::Serializer;
@@ -13,7 +13,7 @@ use serde_json::ser::Formatter;
 
 use super::exit::failed_to;
 use super::table::{OutputFormat, Table};
-use super::terminal::{BOLD, IS_AGENT, TerminalSize, wrap, wrap_after_label};
+use super::terminal::{BOLD, IS_AGENT, TerminalSize, truncate_end, width, wrap, wrap_after_label};
 
 /// Text for people, written to stdout.
 pub(crate) struct Page<'a> {
@@ -67,6 +67,23 @@ impl Page<'_> {
         }
         table.write(self.out, self.terminal.map(|size| size.width), rows)
     }
+}
+
+/// The minimum number of columns for a shortened value.
+const MIN_VALUE_WIDTH: usize = 16;
+
+/// Returns a value in one line of at most `max_width` columns, and its size if it was shortened.
+pub(crate) fn shortened(value: &str, max_width: usize) -> (String, String) {
+    let max_width = max_width.max(MIN_VALUE_WIDTH);
+    // A value can have megabytes.
+    let start: String = value.chars().take(max_width.saturating_add(1)).collect();
+    let mut text = escape(&start);
+    if start.len() == value.len() && width(&text) <= max_width {
+        return (text, String::new());
+    }
+    let size = format!(" ({})", bytes(value.len() as u64));
+    truncate_end(&mut text, max_width.saturating_sub(width(&size)));
+    (text, size)
 }
 
 /// Formats a number; an empty text for zero.
@@ -193,6 +210,7 @@ mod tests {
     use schemars::generate::SchemaSettings;
 
     use super::*;
+    use crate::views::metadata::MetadataDocument;
 
     /// The documents of the command.
     #[derive(JsonSchema)]
@@ -203,6 +221,7 @@ mod tests {
         Summary(Box<CountReport>),
         Verification(VerifyReport),
         Difference(Box<Diff>),
+        Metadata(MetadataDocument<'static>),
         Failure(FailedSource<'static>),
     }
 
@@ -217,6 +236,15 @@ mod tests {
         }
         let stored = std::fs::read_to_string(file).unwrap();
         assert!(stored == schema, "run this test with HF_META_UPDATE_SCHEMA=1");
+    }
+
+    #[test]
+    fn long_values_are_shortened_to_a_line() {
+        assert_eq!(shortened("a short value", 16), ("a short value".to_owned(), String::new()));
+        let (text, size) = shortened(&"x".repeat(2_000_000), 30);
+        assert_eq!((text.chars().count() + size.len(), &*size), (30, " (2.0 MB)"));
+        let (text, _) = shortened("\u{1b}[2J\nsecond line of a long text", 24);
+        assert!(text.starts_with("\\u{1b}[2J\\n") && text.ends_with('…'), "{text}");
     }
 
     #[test]

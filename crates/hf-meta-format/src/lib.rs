@@ -15,6 +15,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`formats`] | headers, indexes, tensors, file names; the trait of a format |
+//! | [`metadata`] | the SAI Model Spec, thumbnails and training metadata in headers |
 
 /// Used by the crates of this project. It may change in any version.
 #[doc(hidden)]
@@ -27,6 +28,7 @@
 pub mod base;
 pub mod formats;
 mod ids;
+pub mod metadata;
 mod repo_source;
 
 pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};

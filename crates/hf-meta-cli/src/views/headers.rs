@@ -1,19 +1,17 @@
-//! The views of file headers: `--tensors`, one row per tensor, and `--metadata`.
+//! The view `--tensors`: one row per tensor.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::io;
 
 use glob::Pattern;
 use hf_meta::results::text::{self, counted, escape, thousands};
-use hf_meta::{RepoPath, SafetensorsParseFromRepo, TensorInfo, Weights};
+use hf_meta::{RepoPath, TensorInfo, Weights};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::overview::SortKey;
 use crate::output::Page;
 use crate::table::{OutputFormat, Shrink, Table};
-use crate::terminal::DIM;
 
 /// The minimum useful width of the name column.
 const MIN_NAME_WIDTH: usize = 24;
@@ -132,31 +130,4 @@ fn sort_tensors(mut rows: Vec<TensorLine<'_>>, key: SortKey) -> Vec<TensorLine<'
         }
     }
     rows
-}
-
-/// Writes the metadata of the index, then each distinct entry of the files.
-pub(crate) fn write_metadata(page: &mut Page<'_>, weights: &Weights) -> io::Result<()> {
-    page.heading(&weights.report().source)?;
-    if let Weights::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) = weights {
-        for (key, value) in shards.index.metadata().into_iter().flatten() {
-            let text = serde_json::from_str::<String>(value);
-            let value = text.as_ref().unwrap_or(value);
-            writeln!(page.out, "{} = {}", escape(key), escape(value))?;
-        }
-    }
-    let mut entries = BTreeMap::<_, Vec<String>>::new();
-    for (path, header) in weights.files() {
-        for (key, value) in header.metadata().into_iter().flatten() {
-            entries.entry((key, value)).or_default().push(path.to_string());
-        }
-    }
-    let files = weights.files().count();
-    for ((key, value), paths) in entries {
-        write!(page.out, "{} = {}", escape(key), escape(value))?;
-        if paths.len() < files {
-            write!(page.out, "  {DIM}({}){DIM:#}", escape(&paths.join(", ")))?;
-        }
-        writeln!(page.out)?;
-    }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod explain;
 pub(crate) mod headers;
+pub(crate) mod metadata;
 pub(crate) mod overview;
 pub(crate) mod parameters;
 pub(crate) mod tree;

@@ -2,6 +2,7 @@
 
 mod embeddings;
 mod gguf;
+mod metadata;
 #[cfg(test)]
 mod published;
 mod repository;

@@ -4,6 +4,7 @@ use std::mem::take;
 
 use super::embeddings::check_embeddings;
 use super::gguf::{check_gguf, gguf_config};
+use super::metadata::check_metadata;
 use super::rules::{self, LoadedAs};
 use super::shard_numbers::check_shard_numbers;
 use crate::count::Configs;
@@ -113,6 +114,10 @@ impl SetCheck {
             Finding::LeadingSpace { file: clip(file.as_str()) }
         });
         set.findings.extend(bounded(spaces));
+        let is_named =
+            |file: &RepoPath| if file == path { file.clone() } else { path.sibling(file) };
+        let headers = builder.headers.iter().map(|(file, header)| (is_named(file), header));
+        set.findings.extend(check_metadata(headers, set.loader));
         (set.valid_files, set.tensors) = (builder.files, builder.tensors);
         let fetch = FetchStats { weight_bytes: builder.file_bytes, ..FetchStats::default() };
         VerifyReport { filepaths, sets: vec![set], adapter, fetch, ..VerifyReport::default() }

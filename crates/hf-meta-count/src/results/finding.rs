@@ -318,6 +318,20 @@ findings! {
     Warning LeadingSpace { file: String }
     "the header of `{file}` begins with whitespace instead of `{{`; some readers reject it";
 
+    /// The metadata of a file have keys of the SAI Model Spec, but not all that it requires. `missing` are their names.
+    Warning IncompleteModelSpec { file: String, missing: Vec<String> }
+    "the metadata of `{file}` lack keys that the SAI Model Spec requires: {names}", names = missing.join(", ");
+
+    /// A value in the metadata of a file does not have the type that the SAI Model Spec requires. `rule` is the violated rule
+    /// as a clause.
+    Warning InvalidModelSpec { file: String, key: String, rule: String }
+    "the value of `{key}` in the metadata of `{file}` {rule}";
+
+    /// A file has metadata without `format`, which accelerate and transformers 4 reject. A file without any metadata is
+    /// accepted.
+    Note MissingFormat { file: String }
+    "`{file}` has metadata without `format`, which accelerate and transformers 4 reject; `hf-meta metadata set FILE format=pt` adds it";
+
     /// The server does not report the commit of its files, so they may come from different commits.
     Note NotPinned
     "the server does not report a commit, so its files may come from different commits";

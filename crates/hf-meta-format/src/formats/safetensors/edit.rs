@@ -54,6 +54,24 @@ pub enum MetadataEdit {
     DeleteAll,
 }
 
+impl MetadataEdit {
+    /// Returns whether the edit deletes a key.
+    ///
+    /// ```
+    /// use hf_meta_format::formats::safetensors::MetadataEdit;
+    ///
+    /// assert!(MetadataEdit::Delete("ss_*".to_owned()).deletes("ss_tag_frequency"));
+    /// assert!(!MetadataEdit::DeleteAll.deletes("format"));
+    /// ```
+    pub fn deletes(&self, key: &str) -> bool {
+        match self {
+            Self::Set { .. } => false,
+            Self::Delete(pattern) => matches(pattern, key),
+            Self::DeleteAll => key != FORMAT,
+        }
+    }
+}
+
 /// The error of an edit that cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -73,7 +91,7 @@ pub enum EditError {
 
 /// Applies edits to the JSON of a header, in order. Returns the edited JSON without padding.
 ///
-/// Entries of the metadata that stay keep their bytes and their order. If no entry is left, `__metadata__` is removed:
+/// EditedEntries of the metadata that stay keep their bytes and their order. If no entry is left, `__metadata__` is removed:
 /// loaders accept a file without metadata, but reject metadata without `format`.
 ///
 /// ```
@@ -91,7 +109,7 @@ pub fn edit_header(json: &[u8], edits: &[MetadataEdit]) -> Result<Vec<u8>, EditE
     SafetensorsFileHeader::from_json(json)?;
     let text = std::str::from_utf8(json.trim_ascii_end()).map_err(|_| changed_while_parsed())?;
     let found = MetadataText::find(text).map_err(|_| changed_while_parsed())?;
-    let mut entries = Entries::new(found.entries.clone());
+    let mut entries = EditedEntries::new(found.entries.clone());
     for edit in edits {
         entries.apply(edit)?;
     }
@@ -155,7 +173,7 @@ fn changed_while_parsed() -> EditError {
 
 /// An entry of the metadata.
 #[derive(Clone, Debug)]
-struct Entry<'a> {
+struct MetadataEntry<'a> {
     /// The JSON of the key, the colon and the value.
     text: Cow<'a, str>,
     key: Cow<'a, str>,
@@ -171,7 +189,7 @@ struct MetadataText<'a> {
     value_start: usize,
     /// The offset after the opening brace of the header.
     header_start: usize,
-    entries: Vec<Entry<'a>>,
+    entries: Vec<MetadataEntry<'a>>,
 }
 
 impl<'a> MetadataText<'a> {
@@ -230,7 +248,7 @@ impl<'a> MetadataText<'a> {
 fn read_entries<'a>(
     reader: &mut JsonReader<'a>,
     text: &'a str,
-) -> Result<Vec<Entry<'a>>, JsonError> {
+) -> Result<Vec<MetadataEntry<'a>>, JsonError> {
     let mut entries = Vec::new();
     reader.expect(b'{', "expected an object")?;
     reader.items(b'}', |reader| {
@@ -238,7 +256,7 @@ fn read_entries<'a>(
         let start = reader.at;
         let key = reader.key()?;
         let value = reader.string("expected a string")?;
-        entries.push(Entry { text: Cow::Borrowed(&text[start..reader.at]), key, value });
+        entries.push(MetadataEntry { text: Cow::Borrowed(&text[start..reader.at]), key, value });
         Ok(())
     })?;
     Ok(entries)
@@ -246,15 +264,15 @@ fn read_entries<'a>(
 
 /// The entries of the metadata while they are edited.
 #[derive(Debug)]
-struct Entries<'a> {
+struct EditedEntries<'a> {
     /// Deleted entries are `None`.
-    entries: Vec<Option<Entry<'a>>>,
+    entries: Vec<Option<MetadataEntry<'a>>>,
     /// The position of each key. A header can have 100,000 keys, and an edit can set as many.
     positions: HashMap<String, usize>,
 }
 
-impl<'a> Entries<'a> {
-    fn new(entries: Vec<Entry<'a>>) -> Self {
+impl<'a> EditedEntries<'a> {
+    fn new(entries: Vec<MetadataEntry<'a>>) -> Self {
         let keys = entries.iter().enumerate();
         let positions = keys.map(|(at, entry)| (entry.key.clone().into_owned(), at)).collect();
         Self { entries: entries.into_iter().map(Some).collect(), positions }
@@ -262,11 +280,12 @@ impl<'a> Entries<'a> {
 
     fn apply(&mut self, edit: &MetadataEdit) -> Result<(), EditError> {
         match edit {
-            MetadataEdit::Set { key, value } => self.set(key, value)?,
-            MetadataEdit::Delete(pattern) => self.delete(|key| matches(pattern, key)),
-            MetadataEdit::DeleteAll => self.delete(|key| key != FORMAT),
+            MetadataEdit::Set { key, value } => self.set(key, value),
+            MetadataEdit::Delete(_) | MetadataEdit::DeleteAll => {
+                self.delete(|key| edit.deletes(key));
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), EditError> {
@@ -278,7 +297,7 @@ impl<'a> Entries<'a> {
             let quoted = |text: &str| serde_json::Value::from(text).to_string();
             let text = format!("{}:{}", quoted(key), quoted(value));
             let [key, value] = [key, value].map(|text| Cow::Owned(text.to_owned()));
-            Entry { text: Cow::Owned(text), key, value }
+            MetadataEntry { text: Cow::Owned(text), key, value }
         };
         let Some(entry) = self.positions.get(key).and_then(|at| self.entries.get_mut(*at)) else {
             self.positions.insert(key.to_owned(), self.entries.len());

@@ -183,7 +183,7 @@ proptest! {
             apply(&mut expected, edit);
         }
         let edited = padded_header(edit_header(json.as_bytes(), &edits).unwrap(), reserve).unwrap();
-        prop_assert!(edited.len() % 8 == 0 && edited.ends_with(&vec![b' '; reserve]));
+        prop_assert!(edited.len().is_multiple_of(8) && edited.ends_with(&vec![b' '; reserve]));
         let text = std::str::from_utf8(&edited).unwrap();
         let found = MetadataText::find(text.trim_end()).unwrap();
         let entries = found.entries.iter().map(|entry| (entry.key.to_string(), entry.value.to_string()));

@@ -1,0 +1,321 @@
+//! `hf-meta metadata`: edits the metadata of local safetensors files.
+//!
+//! All files are opened, locked and checked before the first one changes. The order of the writes is in [`steps`].
+
+mod changes;
+mod disk;
+mod edits;
+mod error;
+mod journal;
+mod pending;
+mod steps;
+mod target;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::{Subcommand, ValueHint};
+use hf_meta::formats::safetensors::{MetadataEdit, edit_header, pad_header, padded_header};
+use hf_meta::results::text::{bytes, escape};
+use hf_meta::{SafetensorsFileHeader, Source, Weights, memory};
+
+use self::changes::Changes;
+use self::disk::RealDisk;
+pub(crate) use self::error::MetadataError;
+pub(crate) use self::pending::complete_pending;
+use self::target::Target;
+use super::context::CommandContext;
+use super::error_report::{print_note, print_warning};
+use super::exit::{CommandError, CommandResult, ExitStatus};
+use super::output::Page;
+use super::repos::RepoArg;
+use super::signal;
+use super::stderr::{ProgressLine, lock};
+
+/// Edit the metadata of local safetensors files
+///
+/// Changes only the header: the data stay as they are, byte for byte. If the new header fits into the old one, it is
+/// written in place, in a time that does not depend on the size of the file. Otherwise, the file is written next to the
+/// old one and replaces it. An edit that is interrupted is completed or undone by the next command that reads the file.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum MetadataCommand {
+    Set(SetArgs),
+    Delete(DeleteArgs),
+    Copy(CopyArgs),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hf-meta metadata set lora.safetensors modelspec.title='My LoRA'
+  hf-meta metadata set lora.safetensors modelspec.thumbnail=@cover.png
+  hf-meta metadata set ./my-model/ format=pt
+  hf-meta metadata delete lora.safetensors 'ss_*' --dry-run
+  hf-meta metadata delete lora.safetensors --all
+  hf-meta metadata copy org/name lora.safetensors
+
+Exit status:
+  0  the files have the metadata, or would have it with `--dry-run`
+  1  a file is not a valid safetensors file
+  2  invalid arguments, or metadata that exceed a limit
+  3  the source of a copy could not be read from the Hub or the network
+  4  a file could not be changed: a link, another program, permissions, no space";
+
+/// Set keys of the metadata
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetArgs {
+    /// Safetensors file, or a folder or index for all its shards
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    file: PathBuf,
+
+    /// Keys and values; `KEY=@file` reads the value from a file, `KEY=@@…` begins with an @
+    ///
+    /// An image for `modelspec.thumbnail` becomes a data URL.
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    entries: Vec<String>,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// Delete keys of the metadata
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeleteArgs {
+    /// Safetensors file, or a folder or index for all its shards
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    file: PathBuf,
+
+    /// Keys or patterns such as 'ss_*', with `*` and `?`
+    #[arg(value_name = "KEY", required_unless_present = "all")]
+    keys: Vec<String>,
+
+    /// Delete all keys except `format`, which loaders require; name it to delete it, too
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// Copy the metadata of one model to another
+///
+/// Keys of FILE that FROM does not have stay. `format` and the hashes of the data are not copied.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CopyArgs {
+    /// Source of the metadata: anything that `hf-meta` can read
+    #[arg(value_name = "FROM", value_hint = ValueHint::AnyPath)]
+    from: OsString,
+
+    /// Safetensors file, or a folder or index for all its shards
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    file: PathBuf,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// The options of all edits.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct WriteArgs {
+    /// Print the change, and write nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+
+    /// Space to leave in the header for further edits in place, such as 64K
+    ///
+    /// A header with less space is written to a new file.
+    #[arg(long, value_name = "SIZE", value_parser = parse_reserve)]
+    reserve: Option<usize>,
+}
+
+fn parse_reserve(text: &str) -> Result<usize, &'static str> {
+    let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok());
+    let size = number.unwrap_or_else(|| memory::parse_size(text));
+    size.and_then(|size| usize::try_from(size).ok()).ok_or("expected a size, such as 64K")
+}
+
+pub(crate) async fn run(command: &MetadataCommand, context: &CommandContext) -> CommandResult {
+    let (file, write) = match command {
+        MetadataCommand::Set(SetArgs { file, write, .. })
+        | MetadataCommand::Delete(DeleteArgs { file, write, .. })
+        | MetadataCommand::Copy(CopyArgs { file, write, .. }) => (file, *write),
+    };
+    let edits = match command {
+        MetadataCommand::Set(args) => edits::of_entries(&args.entries)?,
+        MetadataCommand::Delete(args) => edits::of_keys(&args.keys, args.all),
+        MetadataCommand::Copy(args) => {
+            let from = [RepoArg::new(&args.from, None, context.client.endpoint())];
+            let (sides, status) = context.inspect_all(&from, false).await?;
+            let [(_, weights)] = &sides[..] else { return Ok(status) };
+            edits::of_weights(weights)
+        }
+    };
+    let files = files(file, context).await?;
+    edit_files(&files, &edits, write, &context.line)
+}
+
+/// Returns the file, or all shards of a folder or an index.
+async fn files(path: &Path, context: &CommandContext) -> CommandResult<Vec<PathBuf>> {
+    let is_index = path.extension().is_some_and(|extension| extension == "json");
+    if !path.is_dir() && !is_index {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    complete_pending(path, &context.line);
+    let model = context.client.source(Source::Local(path.to_path_buf()));
+    let weights = model.inspect().await?;
+    let Weights::Safetensors(_) = &weights else {
+        let message = format!("`{}` has no safetensors files", path.display());
+        return Err(CommandError::new(ExitStatus::CheckFailed, message));
+    };
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+    Ok(weights.files().map(|(file, _)| folder.join(file.as_str())).collect())
+}
+
+/// A checked edit of a file.
+struct Plan {
+    target: Target,
+    /// The JSON of the old header.
+    old: Vec<u8>,
+    /// The JSON of the new header; `None` if it is the old one.
+    new: Option<Vec<u8>>,
+    changes: Changes,
+}
+
+impl Plan {
+    /// Opens and checks a file, and computes its new header.
+    fn new(
+        path: &Path,
+        edits: &[MetadataEdit],
+        reserve: Option<usize>,
+        line: &ProgressLine,
+    ) -> Result<Self, MetadataError> {
+        let mut target = Target::open(path)?;
+        pending::complete(&mut target, line)?;
+        let header = target.read_header()?;
+        let failed = |source| MetadataError::Edit { path: path.display().to_string(), source };
+        let edited = edit_header(&header.json, edits).map_err(failed)?;
+        let after =
+            SafetensorsFileHeader::from_json(&edited).map_err(|error| failed(error.into()))?;
+        let changes = Changes::new(&header.header, &after);
+        let old = header.json;
+        let free = |json: &[u8]| old.len().checked_sub(json.len());
+        let has_room = free(&edited).is_some_and(|free| free >= reserve.unwrap_or_default());
+        let new = if has_room {
+            (edited != old.trim_ascii_end()).then_some(pad_header(edited, old.len())).flatten()
+        } else {
+            Some(padded_header(edited, reserve.unwrap_or_default()).map_err(failed)?)
+        };
+        Ok(Self { target, old, new, changes })
+    }
+
+    /// Returns whether the data of the file move.
+    fn is_rewrite(&self) -> bool {
+        self.new.as_ref().is_some_and(|new| new.len() != self.old.len())
+    }
+
+    /// Describes what is, was or would be done with the file.
+    fn describe(&self) -> String {
+        let Some(new) = &self.new else { return "no change".to_owned() };
+        let space = (new.len() - new.trim_ascii_end().len()) as u64;
+        let way = if self.is_rewrite() { "new file" } else { "in place" };
+        format!("{}; {way}, {} free in the header", self.changes.summary(), bytes(space))
+    }
+}
+
+/// Checks and edits files. Prints a line for each.
+fn edit_files(
+    files: &[PathBuf],
+    edits: &[MetadataEdit],
+    write: WriteArgs,
+    line: &ProgressLine,
+) -> CommandResult {
+    let plan = |path: &PathBuf| Plan::new(path, edits, write.reserve, line);
+    let plans = files.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
+    for pattern in edits::unmatched(edits, plans.iter().map(|plan| &plan.changes)) {
+        print_warning(&format!("no key matches `{pattern}`"));
+    }
+    for plan in plans.iter().filter(|plan| plan.changes.lose_format()) {
+        let path = plan.target.path.display();
+        let text =
+            "has metadata without `format`: accelerate and transformers 4 do not load it without";
+        print_note(&format!("`{path}` {text} `format=pt`"));
+    }
+    if write.dry_run {
+        return print_plans(&plans);
+    }
+    let mut disk = RealDisk::default();
+    remove_copy_on_interrupt(&disk, line);
+    for plan in plans {
+        let description = plan.describe();
+        let path = plan.target.path.display().to_string();
+        apply(&mut disk, plan, line)?;
+        Page::print(|page| page.line(&format!("{}: {description}", escape(&path))))?;
+    }
+    Ok(ExitStatus::Success)
+}
+
+/// Edits the metadata of a local safetensors file, as `hf-meta metadata` does. A new file gets `reserve` bytes of space in its
+/// header. Returns whether the file changed.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be edited: of the kind `InvalidData` if it is not a valid safetensors file,
+/// `InvalidInput` if the metadata exceed a limit, and otherwise of the kind of the failed operation.
+pub fn edit_metadata(path: &Path, edits: &[MetadataEdit], reserve: usize) -> io::Result<bool> {
+    let line = ProgressLine::new(true);
+    // A header without space for `reserve` is only rewritten if it has to grow.
+    let plan = Plan::new(path, edits, None, &line)?;
+    let plan = if plan.is_rewrite() {
+        drop(plan);
+        Plan::new(path, edits, Some(reserve), &line)?
+    } else {
+        plan
+    };
+    let is_changed = plan.new.is_some();
+    apply(&mut RealDisk::default(), plan, &line)?;
+    Ok(is_changed)
+}
+
+/// Writes the new header of a file.
+fn apply(disk: &mut RealDisk, plan: Plan, line: &ProgressLine) -> Result<(), MetadataError> {
+    let is_rewrite = plan.is_rewrite();
+    let Plan { target, old, new: Some(new), .. } = plan else { return Ok(()) };
+    if !is_rewrite {
+        return steps::write_in_place(disk, &target, old, new);
+    }
+    let progress = Arc::clone(&disk.progress);
+    let name = escape(&target.path.display().to_string());
+    let _line = line.show(None, move |_| {
+        let [written, total] = [&progress.written, &progress.total];
+        let [written, total] = [written, total].map(|bytes| bytes.load(Ordering::Relaxed));
+        format!("{name}  {} of {} written", bytes(written), bytes(total))
+    });
+    steps::rewrite(disk, &target, &old, &new)
+}
+
+/// Removes the unfinished copy of a file on Ctrl-C.
+fn remove_copy_on_interrupt(disk: &RealDisk, line: &ProgressLine) {
+    let progress = Arc::clone(&disk.progress);
+    signal::end_on_interrupt(line, move || {
+        let copy = lock(&progress.copy).take()?;
+        // The next command removes what remains.
+        let removed = std::fs::remove_file(copy).is_ok();
+        Some(if removed { "interrupted; the file is unchanged" } else { "interrupted" }.to_owned())
+    });
+}
+
+/// Prints the changes that would be made.
+fn print_plans(plans: &[Plan]) -> CommandResult {
+    Page::print(|page| {
+        for plan in plans {
+            page.heading(&plan.target.path.display().to_string())?;
+            plan.changes.write(page)?;
+            page.line(&format!("{}; nothing was written", plan.describe()))?;
+        }
+        Ok(())
+    })?;
+    Ok(ExitStatus::Success)
+}
