@@ -190,7 +190,7 @@ Examples:
   hf-meta verify bigscience/bloom               check every shard
   hf-meta badge bigscience/bloom -o bloom.svg   a badge for a model page
   hf-meta diff org/name@v1 org/name             compare two revisions
-  hf-meta metadata set x.safetensors modelspec.title='X'
+  hf-meta metadata set x.safetensors title=X    edit the metadata
   hf-meta -- verify                             a repository named `verify`
 
 Environment:

@@ -167,7 +167,7 @@ fn write_entry(
         && let Ok(thumbnail) = Thumbnail::parse(value)
     {
         let text = describe_thumbnail(&thumbnail);
-        writeln!(page.out, "{key} = {text}; --thumbnail FILE writes it{DIM}{with}{DIM:#}")?;
+        page.line(&format!("{key} = {text}; --thumbnail FILE writes it{with}"))?;
         return Ok(false);
     }
     if entry.key == TAG_FREQUENCY
