@@ -379,7 +379,7 @@ fn a_thumbnail_is_written_if_it_is_an_image() {
         let args = [file, "--metadata", "--thumbnail", "cover.gif"];
         CommandOutput::new(folder.command().args(args))
     };
-    assert_eq!(write("./x.safetensors").data(), "cover.gif: GIF, 1 × 1, 35 B\n");
+    assert_eq!(write("./x.safetensors").data(), "cover.gif: GIF, 1 × 1, 26 B\n");
     assert_eq!(fs::read(folder.path("cover.gif")).unwrap(), GIF);
     fs::remove_file(folder.path("cover.gif")).unwrap();
     for url in ["data:image/png;base64,PHN2Zy8+", "data:image/svg+xml,<svg/>", "x"] {
@@ -393,17 +393,17 @@ fn a_thumbnail_is_written_if_it_is_an_image() {
 
 /// Hostile metadata are printed, escaped, and edited.
 #[test]
-fn a_hundred_thousand_keys_are_shown_and_deleted() {
+fn many_keys_are_shown_and_deleted() {
     let folder = Folder::new();
-    let entries = (0..99_999).map(|key| format!(r#""k\n\u001b[2J{key}":"\u202e""#));
+    let entries = (0..9_999).map(|key| format!(r#""k\n\u001b[2J{key}":"\u202e""#));
     let bomb = "[".repeat(10_000);
     let entries: Vec<_> = entries.chain([format!(r#""ss_tag_frequency":"{bomb}""#)]).collect();
     let path = folder.weights("x.safetensors", &format!("{{{}}}", entries.join(",")));
     let shown = CommandOutput::new(folder.command().args(["./x.safetensors", "--metadata"])).data();
     assert!(!shown.contains(['\u{1b}', '\u{202e}']));
     // The source, two headings, and a line per entry.
-    assert_eq!(shown.lines().count(), 100_003);
+    assert_eq!(shown.lines().count(), 10_003);
     let deleted = folder.metadata(&["delete", "x.safetensors", "k*", "ss_*"]).data();
-    assert!(deleted.starts_with("x.safetensors: 100,000 deleted; in place"), "{deleted}");
+    assert!(deleted.starts_with("x.safetensors: 10,000 deleted; in place"), "{deleted}");
     assert_eq!(read(&path), pairs([]));
 }

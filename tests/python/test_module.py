@@ -62,31 +62,6 @@ def run(*arguments, **options):
     return subprocess.run([sys.executable, "-m", "hf_meta", *arguments], capture_output=True, text=True, **options)
 
 
-class TestMetadata(unittest.TestCase):
-    def test_metadata_of_a_file_are_edited_and_read(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "x.safetensors")
-            json_text = '{"__metadata__":{"format":"pt","ss_epoch":"1"},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
-            path.write_bytes(len(json_text).to_bytes(8, "little") + json_text.encode() + b"x")
-            self.assertTrue(hf_meta.edit_metadata(path, delete=["ss_*"]))
-            self.assertFalse(hf_meta.edit_metadata(path, delete="ss_*"))
-            changed = hf_meta.edit_metadata(str(path), set={"modelspec.resolution": "8x4"}, reserve=1_000)
-            self.assertTrue(changed)
-            report = hf_meta.inspect(path, headers=True)
-            self.assertEqual(report.metadata, {"format": "pt", "modelspec.resolution": "8x4"})
-            self.assertEqual(report.model_spec["resolution"], {"width": 8, "height": 4})
-            self.assertIsNone(hf_meta.inspect(path).metadata)
-            self.assertEqual(path.read_bytes()[-1:], b"x")
-            with self.assertRaises(ValueError):
-                hf_meta.edit_metadata(path, set={"a": "x" * 1_000_001})
-            with self.assertRaises(FileNotFoundError):
-                hf_meta.edit_metadata(folder + "/none.safetensors", set={"a": "1"})
-            link = pathlib.Path(folder, "link.safetensors")
-            link.symlink_to(path)
-            with self.assertRaisesRegex(OSError, "symbolic link"):
-                hf_meta.edit_metadata(link, set={"a": "1"})
-
-
 class Results(unittest.TestCase):
     def test_three_lines_count_the_parameters_of_bloom(self):
         code = 'import hf_meta\nbloom = hf_meta.inspect("bigscience/bloom")\nprint(bloom.parameter_total)'

@@ -39,7 +39,6 @@ use self::context::CommandContext;
 use self::error_report::print_command_error;
 use self::exit::{CommandResult, ExitStatus, failed_to};
 pub use self::hints::module_hint;
-pub use self::metadata::edit_metadata;
 use self::stderr::{LogFormat, ProgressLine, init_log};
 use self::terminal::apply_color;
 

@@ -12,8 +12,7 @@ has its own threads and connections. The functions in `hf_meta.aio` are to be aw
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _inspect, _native, aio, census
@@ -76,7 +75,6 @@ __all__ = [
     "aio",
     "census",
     "diff",
-    "edit_metadata",
     "get_safetensors_metadata",
     "inspect",
     "read",
@@ -103,30 +101,6 @@ def read_batches(
             rows = read(table, **settings)
             progress.add(rows)
             yield rows
-
-
-def edit_metadata(
-    path: str | os.PathLike[str],
-    *,
-    set: Mapping[str, str] | None = None,
-    delete: Iterable[str] = (),
-    delete_all: bool = False,
-    reserve: int = 0,
-) -> bool:
-    """Edits the metadata in the header of a local safetensors file. Returns whether the file changed.
-
-    First deletes keys: all except `format` with `delete_all=True`, then those that match a pattern in `delete`, such as
-    `"ss_*"`. Then sets keys, in order. A header that fits into the old one is written in place, in a time that does not
-    depend on the size of the file; otherwise, a new file with `reserve` bytes for further edits replaces the old one. An
-    edit that was interrupted is completed first.
-
-    Raises OSError if the file cannot be changed, and ValueError if it is not a valid safetensors file or a value is too
-    long.
-    """
-    patterns = [delete] if isinstance(delete, str) else list(delete)
-    entries = list((set or {}).items())
-    changed: bool = _native.edit_metadata(os.fspath(path), entries, patterns, delete_all, reserve)
-    return changed
 
 
 # Where users find the classes.

@@ -11,8 +11,6 @@ from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from . import _native
-
 
 @dataclass
 class TensorInfo:
@@ -248,21 +246,6 @@ class CountReport:
     def __repr__(self) -> str:
         names = "source", "commit", "parameter_count", "parameter_total", "parameter_exact", "byte_total"
         return f"CountReport({', '.join(f'{name}={getattr(self, name)!r}' for name in names)}, ...)"
-
-    @property
-    def metadata(self) -> dict[str, str] | None:
-        """The metadata of the file, or of all shards: the first shard with a key decides. Needs `headers=True`."""
-        files = [self.header] if self.header else list((self.headers or {}).values())
-        if not files:
-            return None
-        return {key: value for file in reversed(files) for key, value in file.metadata.items()}
-
-    @property
-    def model_spec(self) -> dict[str, Any] | None:
-        """The typed fields of the SAI Model Spec in `metadata`, with the names of the JSON; `None` without any."""
-        text = _native.model_spec(self.metadata or {})
-        spec: dict[str, Any] | None = None if text is None else json.loads(text)
-        return spec
 
     def to_json(self) -> str:
         """Returns the JSON that `hf-meta --json` prints: the fields of huggingface.js, and further ones."""

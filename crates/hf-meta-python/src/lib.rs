@@ -6,7 +6,6 @@ mod engine;
 mod error;
 mod help;
 mod memory;
-mod metadata;
 
 /// The native part of `hf_meta`.
 #[pyo3::pymodule(gil_used = false)]
@@ -17,9 +16,6 @@ mod _native {
 
     #[pymodule_export]
     use super::engine::{Engine, NativeCall};
-
-    #[pymodule_export]
-    use super::metadata::{edit_metadata, model_spec};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "the name of the version of a Python module")]

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 
-use hf_meta::formats::chain;
 use hf_meta::formats::safetensors::{EditError, HeaderError};
 use thiserror::Error;
 
@@ -56,19 +55,5 @@ impl From<MetadataError> for CommandError {
             _ => ExitStatus::LocalIo,
         };
         Self::new(status, error)
-    }
-}
-
-impl From<MetadataError> for io::Error {
-    fn from(error: MetadataError) -> Self {
-        let kind = match &error {
-            MetadataError::InvalidHeader { .. } => io::ErrorKind::InvalidData,
-            MetadataError::Edit { .. } => io::ErrorKind::InvalidInput,
-            MetadataError::Io { source, .. } | MetadataError::Interrupted { source, .. } => {
-                source.kind()
-            }
-            _ => io::ErrorKind::Other,
-        };
-        Self::new(kind, chain(&error))
     }
 }

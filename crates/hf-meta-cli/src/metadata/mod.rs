@@ -12,7 +12,6 @@ mod steps;
 mod target;
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -255,28 +254,6 @@ fn edit_files(
         Page::print(|page| page.line(&format!("{}: {description}", escape(&path))))?;
     }
     Ok(ExitStatus::Success)
-}
-
-/// Edits the metadata of a local safetensors file, as `hf-meta metadata` does. A new file gets `reserve` bytes of space in its
-/// header. Returns whether the file changed.
-///
-/// # Errors
-///
-/// Returns an error if the file cannot be edited: of the kind `InvalidData` if it is not a valid safetensors file,
-/// `InvalidInput` if the metadata exceed a limit, and otherwise of the kind of the failed operation.
-pub fn edit_metadata(path: &Path, edits: &[MetadataEdit], reserve: usize) -> io::Result<bool> {
-    let line = ProgressLine::new(true);
-    // A header without space for `reserve` is only rewritten if it has to grow.
-    let plan = Plan::new(path, edits, None, &line)?;
-    let plan = if plan.is_rewrite() {
-        drop(plan);
-        Plan::new(path, edits, Some(reserve), &line)?
-    } else {
-        plan
-    };
-    let is_changed = plan.new.is_some();
-    apply(&mut RealDisk::default(), plan, &line)?;
-    Ok(is_changed)
 }
 
 /// Writes the new header of a file.
