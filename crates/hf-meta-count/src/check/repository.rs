@@ -126,7 +126,9 @@ impl<'a> Verification<'a> {
             let path = RepoPath::join(None, WEIGHTS_NAME);
             report.sets.push(VerifiedSet::new(path, 0, Vec::new()));
         }
-        findings.into_iter().for_each(|finding| report.push(finding));
+        for finding in findings {
+            report.push(finding);
+        }
     }
 
     /// Returns the indexes next to the loaded single files that have no shards, as far as their names show. One that lists
