@@ -519,10 +519,10 @@ async fn the_requests_of_a_verification_are_exact() {
         }
     }
     let expected = [
-        // Two names, the listing, three components, `model_index.json`, the configurations of the components and of the
-        // root, of which none exists, and redirects of small files.
-        (21, 8, 2_694),
-        (26, 12, 2_839),
+        // Two names, the listing, three components, `model_index.json`, the configurations of the components, and
+        // redirects of small files.
+        (21, 8, 3_014),
+        (26, 12, 3_161),
         // Each header fits the first range.
         (4, 1, 1_051_022),
         (12, 11, 11_536_782),
@@ -542,7 +542,7 @@ async fn checkpoints_of_a_pipeline_are_not_components() {
     let (sets, others) = checked(&verify(&hub, "org/pipeline", false).await);
     assert_eq!((sets.len(), &*others[0]), (3, checkpoint));
     let (sets, others) = checked(&verify(&hub, "org/broken", false).await);
-    assert_eq!(sets, [format!("{TRANSFORMER} \"unusableConfig\"")]);
+    assert_eq!(sets, [format!("{TRANSFORMER} \"invalidConfig\"")]);
     assert_eq!(others.len(), 5);
 }
 
@@ -605,7 +605,7 @@ fn pickled_adapters_are_checked_and_described() {
     for (id, expected) in [
         ("org/sound", &["pickledWeights"][..]),
         ("org/rank", &["pickledWeights", "rankMismatch"]),
-        ("org/invalid", &["unusableConfig", "pickledWeights"]),
+        ("org/invalid", &["invalidConfig", "pickledWeights"]),
         ("org/diffusers", &["pickledWeights"]),
     ] {
         let done = run(&hub, &["verify", id, "--json"]);
