@@ -94,7 +94,8 @@
 //!
 //! | crate | content |
 //! |---|---|
-//! | `hf-meta-format` | [`formats`], [`count`] and [`report`], without I/O, tokio or C code; builds for WebAssembly |
+//! | `hf-meta-format` | [`formats`]: containers, dtypes, tensor tables, indexes and weight sets |
+//! | `hf-meta-count` | [`count`], [`check`], [`memory`] and [`results`] |
 //! | `hf-meta-cli` | the `hf-meta` command |
 //! | `hf-meta-badge` | badges as SVG and as shields.io JSON |
 //! | `hf-meta-server` | the badge service and a Redis cache |

@@ -70,7 +70,7 @@ struct Tensor {
 /// Returns the header of a file with a pickle, which ends at byte `end`: its tensors, with each stored element once, and
 /// the views of them.
 pub(super) fn header(pickle: &Pickle<'_>, root: PickleValue, end: u64) -> Result<FileHeader> {
-    let places = vec![Place { parent: 0, key: NO_KEY, value: root }];
+    let places = vec![Place { parent: 0, entry: 0, key: NO_KEY, value: root }];
     let (steps, memory) = (MAX_STEPS, pickle.free_memory);
     let entries = Vec::new();
     let mut finder = TensorFinder { pickle, places, entries, steps, memory };
@@ -261,6 +261,9 @@ struct TensorFinder<'p, 'a> {
 struct Place {
     /// The index of the place of the collection.
     parent: u32,
+    /// The index of the entry of the outermost dictionary that contains the value; 0 if none does. It is stored, because a
+    /// hostile file nests so deeply that a search for it at every value takes minutes.
+    entry: u32,
     key: Key,
     value: PickleValue,
 }
@@ -291,7 +294,7 @@ impl TensorFinder<'_, '_> {
                 spend(&mut self.memory, VISITED_BYTES)?;
                 self.add_children(at, value)?;
                 let children = first..index(self.places.len());
-                if self.entry_of(at) == 0 {
+                if self.places[at as usize].entry == 0 {
                     pending.extend(self.add_entries(children));
                 } else {
                     pending.extend(children.rev());
@@ -367,17 +370,6 @@ impl TensorFinder<'_, '_> {
         [others, model].concat()
     }
 
-    /// Returns the index of the entry of the outermost dictionary that contains a value; 0 if none does.
-    fn entry_of(&self, mut at: u32) -> u32 {
-        let mut entry = 0;
-        while at > 0 {
-            let Place { parent, key, .. } = self.places[at as usize];
-            entry = if key == NO_KEY { entry } else { at };
-            at = parent;
-        }
-        entry
-    }
-
     /// Finds the entries that are copies of the model.
     fn find_copies(&mut self, tensors: &[Tensor]) -> Result<()> {
         // Names are read twice more, within the limits of the first time.
@@ -393,7 +385,7 @@ impl TensorFinder<'_, '_> {
         for is_named in [false, true] {
             (self.steps, self.memory) = (steps, memory);
             for tensor in tensors.iter().filter(|tensor| are_compared && tensor.stored > 1) {
-                let entry = self.entry_of(tensor.place);
+                let entry = self.places[tensor.place as usize].entry;
                 let model = models.iter_mut().find(|(_, place, _)| *place == entry);
                 let Some((.., model)) = model else { continue };
                 let name = self.name(tensor.place)?;
@@ -456,7 +448,12 @@ impl TensorFinder<'_, '_> {
         spend(&mut self.steps, 1)?;
         if value.as_node().is_some() {
             spend(&mut self.memory, PLACE_BYTES)?;
-            self.places.push(Place { parent, key, value });
+            let entry = match self.places[parent as usize].entry {
+                0 if key == NO_KEY => 0,
+                0 => index(self.places.len()),
+                entry => entry,
+            };
+            self.places.push(Place { parent, entry, key, value });
         }
         Ok(())
     }

@@ -2,8 +2,7 @@
 //!
 //! The parsers perform no I/O. A [`SafetensorsFileHeader`] or [`SafetensorsIndexJson`] exists only if it satisfies
 //! every rule that can be checked from its own bytes. The size of a file is checked as soon as it is known. The
-//! consistency of an index with its shards is checked by
-//! [`SafetensorsParseFromRepo::from_headers`](crate::SafetensorsParseFromRepo::from_headers).
+//! consistency of an index with its shards is checked when their headers are put together.
 //!
 //! The rules are those of the [format] and its reference implementation, the `safetensors` crate. Intentional
 //! differences are documented at [`SafetensorsFileHeader::from_json`].
