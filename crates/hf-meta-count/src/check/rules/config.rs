@@ -138,6 +138,9 @@ fn check_heads(config: &ModelConfig<'_>, found: &mut Mismatches) {
 /// A number that the configuration implies, with the keys, joined by commas.
 pub(super) type Implied = (u64, String);
 
+/// An implied number, and whether it follows from defaults of the class.
+type Evaluated = (Implied, bool);
+
 /// A comparison of a model with its configuration.
 pub(super) struct ModelCheck<'c, 'a, 'h> {
     pub(super) layout: &'c ModelLayout<'a>,
@@ -151,7 +154,7 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     /// True for the names and shapes of MLX, as far as they differ.
     pub(super) is_mlx: bool,
     /// The values of formulas of each scope in each layer, with the keys that imply them.
-    values: HashMap<(usize, &'static str, u32), Option<(Implied, bool)>>,
+    values: HashMap<(usize, &'static str, u32), Option<Evaluated>>,
     pub(super) mismatches: &'c mut Mismatches,
 }
 
@@ -169,13 +172,13 @@ impl ModelCheck<'_, '_, '_> {
             .map(|(value, _)| value)
     }
 
-    /// Evaluates a formula for a layer. Also returns whether the value follows from defaults of the class.
+    /// Evaluates a formula for a layer, also with defaults of the class.
     fn evaluate_any(
         &mut self,
         scope: usize,
         formula: &'static str,
         layer: u32,
-    ) -> Option<(Implied, bool)> {
+    ) -> Option<Evaluated> {
         if let Some(value) = self.values.get(&(scope, formula, layer)) {
             return value.clone();
         }
