@@ -393,8 +393,8 @@ fn legal_differences_have_no_mismatch() {
             "llama",
             &[
                 "quip_params={}",
-                "-q_proj",
-                "-k_proj",
+                "-model.layers.0.self_attn.q_proj",
+                "-model.layers.0.self_attn.k_proj",
                 "model.layers.0.self_attn.qkv_proj.weight:[64, 64]",
             ],
         ),
