@@ -28,14 +28,14 @@ impl Call {
     /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.
     async fn loaded_from(&self, layout: &Layout, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
         let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
-        let components = match layout.components_file(main) {
+        let components = match layout.pipeline_of(main) {
             Some(path) => {
                 let json = self.files.read_whole(path, self.context.limits.config).await?.value;
                 pipeline_components(path, &json).unwrap_or_default()
             }
             None => Vec::new(),
         };
-        let loaded = layout.loaded_with(main, &components).into_iter();
+        let loaded = layout.loaded_with(Some(main), &components).into_iter();
         Ok(loaded.filter(|set| set.path != main.path).cloned().collect())
     }
 

@@ -43,6 +43,12 @@ impl Call {
                 let read = self.files.read_whole(path, self.context.limits.config).await;
                 let json = read.map(|read| read.value);
                 verification.add_components(path, json.map_err(|error| file_finding(path, error)));
+                for path in verification.config_files() {
+                    let read = self.files.read_whole(&path, self.context.limits.config).await;
+                    let json =
+                        read.map(|read| read.value).map_err(|error| file_finding(&path, error));
+                    verification.add_config(path, json);
+                }
             }
             let sets = verification.missing_sets(&report, context.options.all_sets);
             self.verify_sets(&sets, layout, &mut report).await?;

@@ -27,11 +27,11 @@ impl Call {
             && let Some(main) = layout.find(path)
         {
             let mut components = Vec::new();
-            if let Some(path) = layout.components_file(main) {
+            if let Some(path) = layout.pipeline_of(main) {
                 let json = self.reader.load(path.as_str(), Configs::DEFAULT_LIMIT).await?.bytes();
                 components = pipeline_components(path, &json).unwrap_or_default();
             }
-            let mut loaded = layout.loaded_with(main, &components);
+            let mut loaded = layout.loaded_with(Some(main), &components);
             loaded.retain(|set| set.path != main.path);
             cache = cache_of_all(cache, layout, path, loaded.len(), &options);
             let is_bounded = loaded.len() < CountReport::MAX_COMPONENTS;

@@ -37,6 +37,12 @@ impl Call {
                 let json =
                     json.map(|part| part.bytes()).map_err(|failure| finding(path, failure.into()));
                 verification.add_components(path, json);
+                for path in verification.config_files() {
+                    let json = self.reader.load(path.as_str(), Configs::DEFAULT_LIMIT).await;
+                    let json = json.map(|part| part.bytes());
+                    let json = json.map_err(|failure| finding(&path, failure.into()));
+                    verification.add_config(path, json);
+                }
             }
             for set in verification.missing_sets(&report, is_all) {
                 let is_first = report.sets.is_empty();

@@ -221,8 +221,10 @@ fn sound_checkpoints_have_no_mismatch() {
             let text = std::fs::read_to_string(&path).unwrap();
             // The configurations of these fixtures do not describe the shapes, or these files have the names that
             // transformers uses in memory.
+            // PEFT does not load the names that training programs dump, which is a defect below.
+            let is_dump = path.ends_with("lora-of-other-names.json");
             let original = path.with_extension("").display().to_string() + "-original.json";
-            if text.contains("\"definition: names of") || Path::new(&original).exists() {
+            if is_dump || text.contains("\"definition: names of") || Path::new(&original).exists() {
                 continue;
             }
             // Definitions have only the modules that show a layout, or the names of other code.
@@ -385,7 +387,17 @@ fn recipes_without_packed_weights_have_no_mismatch() {
 
 #[test]
 fn legal_differences_have_no_mismatch() {
-    let cases: [(&str, &[&str]); 23] = [
+    let cases: [(&str, &[&str]); 24] = [
+        // QuIP# joins modules, and its models have their own code.
+        (
+            "llama",
+            &[
+                "quip_params={}",
+                "-model.layers.0.self_attn.q_proj",
+                "-model.layers.0.self_attn.k_proj",
+                "model.layers.0.self_attn.qkv_proj.weight:[64, 64]",
+            ],
+        ),
         // A training program stores the names in memory.
         ("llama", &[r#"model_type="mistral""#, "+model."]),
         ("llama", &["-lm_head", "tie_word_embeddings=true"]),
@@ -666,13 +678,13 @@ fn models_inside_each_other_are_read_once() {
     for key in ["text_config", "llm_config", "language_config", "thinker_config", "decoder", "moe"]
     {
         let inner = r#"{"tie_word_embeddings":true}"#;
-        let start = format!(r#"{{"model_type":"llama","{key}":"#);
+        let start = format!(r#"{{"model_type":"llama","num_hidden_layers":2,"{key}":"#);
         let config = start.repeat(DEPTH) + inner + &"}".repeat(DEPTH);
         let json = config.as_bytes();
         let configs = Configs::from_config_json(json).unwrap();
         assert_eq!(configs.method(), None);
         let layout = crate::memory::CacheLayout::from_config_json(json).unwrap();
-        assert_eq!((&*layout.architecture, layout.layers), ("llama", 32), "{key}");
+        assert_eq!((&*layout.architecture, layout.layers), ("llama", 2), "{key}");
         let mut findings = Vec::new();
         crate::check::embeddings::check_embeddings(json, &headers, &mut findings);
         assert_eq!(findings, [], "{key}");
