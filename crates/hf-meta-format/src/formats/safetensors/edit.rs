@@ -91,7 +91,7 @@ pub enum EditError {
 
 /// Applies edits to the JSON of a header, in order. Returns the edited JSON without padding.
 ///
-/// EditedEntries of the metadata that stay keep their bytes and their order. If no entry is left, `__metadata__` is removed:
+/// Entries of the metadata that stay keep their bytes and their order. If no entry is left, `__metadata__` is removed:
 /// loaders accept a file without metadata, but reject metadata without `format`.
 ///
 /// ```
