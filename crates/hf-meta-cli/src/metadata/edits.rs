@@ -89,7 +89,7 @@ pub(super) fn of_weights(weights: &Weights) -> Vec<MetadataEdit> {
 /// Returns the patterns that delete nothing in any file.
 pub(super) fn unmatched<'a>(
     edits: &'a [MetadataEdit],
-    changes: impl Iterator<Item = &'a Changes> + Clone,
+    changes: &(impl Iterator<Item = &'a Changes> + Clone),
 ) -> Vec<&'a str> {
     let deletes_nothing = |edit: &'a MetadataEdit| {
         let MetadataEdit::Delete(pattern) = edit else { return None };

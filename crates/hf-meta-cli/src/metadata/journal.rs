@@ -111,9 +111,10 @@ impl Journal {
         }
         let mut bytes = json.iter().zip(&self.old).zip(&self.new);
         // Disks write whole sectors in any order, so every byte is an old or a new one.
-        match bytes.all(|((byte, old), new)| byte == old || byte == new) {
-            true => JournalState::Unwritten,
-            false => JournalState::Foreign,
+        if bytes.all(|((byte, old), new)| byte == old || byte == new) {
+            JournalState::Unwritten
+        } else {
+            JournalState::Foreign
         }
     }
 

@@ -233,7 +233,7 @@ fn edit_files(
 ) -> CommandResult {
     let plan = |path: &PathBuf| Plan::new(path, edits, write.reserve, line);
     let plans = files.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
-    for pattern in edits::unmatched(edits, plans.iter().map(|plan| &plan.changes)) {
+    for pattern in edits::unmatched(edits, &plans.iter().map(|plan| &plan.changes)) {
         print_warning(&format!("no key matches `{pattern}`"));
     }
     for plan in plans.iter().filter(|plan| plan.changes.lose_format()) {

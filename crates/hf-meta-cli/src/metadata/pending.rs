@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hf_meta::results::text::escape;
-
 use super::disk::RealDisk;
 use super::error::MetadataError;
 use super::journal::{JOURNAL_SUFFIX, SideFiles};
@@ -42,7 +40,7 @@ pub(super) fn complete(target: &mut Target, line: &ProgressLine) -> Result<(), M
     };
     if !line.is_quiet {
         line.hidden_while(|| {
-            print_note(&format!("{result} `{}`", escape(&path.display().to_string())))
+            print_note(&format!("{result} `{}`", path.display()));
         });
     }
     Ok(())

@@ -249,6 +249,6 @@ impl<'a> MetadataDocument<'a> {
 
 /// Returns the first thumbnail, and a description of it.
 pub(crate) fn find_thumbnail(weights: &Weights) -> Option<Thumbnail> {
-    let urls = weights.files().filter_map(|(_, header)| header.metadata()?.get(THUMBNAIL));
-    urls.filter_map(|url| Thumbnail::parse(url).ok()).next()
+    let mut urls = weights.files().filter_map(|(_, header)| header.metadata()?.get(THUMBNAIL));
+    urls.find_map(|url| Thumbnail::parse(url).ok())
 }
