@@ -373,12 +373,7 @@ async fn parts_that_do_not_fit_each_other_are_found() {
             (kinds.iter().map(|kind| json!(kind)).collect(), Some("sentence-transformers")),
             "{inputs}"
         );
-        // No file is requested twice.
-        let log = hub.log();
-        let sent =
-            log.iter().map(|request| (request.host, &request.path, &request.query, &request.range));
-        let distinct: HashSet<_> = sent.collect();
-        assert_eq!(distinct.len(), log.len(), "{log:?}");
+        assert_no_request_twice(&hub);
     }
     let broken = encoder(16).file("modules.json", text(json!([{ "path": "" }])));
     let hub = LocalHub::start([broken]).unwrap();
@@ -488,10 +483,20 @@ async fn every_set_has_a_result() {
     assert_eq!(run(&hub, &["verify", "org/several", "--all", "--retries", "0"]).code, 3);
 }
 
+/// Checks that no request was sent twice.
+fn assert_no_request_twice(hub: &LocalHub) {
+    let log = hub.log();
+    let sent =
+        log.iter().map(|request| (request.host, &request.path, &request.query, &request.range));
+    let distinct: HashSet<_> = sent.collect();
+    assert_eq!(distinct.len(), log.len(), "{log:?}");
+}
+
 /// Returns the numbers of requests to the Hub and to the CDN of a verification, and of bytes read.
 async fn cost(hub: &LocalHub, id: &str, all: bool) -> (usize, usize, u64) {
     hub.clear_log();
     let report = verify(hub, id, all).await;
+    assert_no_request_twice(hub);
     let log = hub.log();
     let to_hub = log.iter().filter(|entry| entry.host == Host::Hub).count();
     assert_eq!(report.fetch.requests, log.len() as u64);

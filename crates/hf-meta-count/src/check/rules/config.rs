@@ -23,6 +23,7 @@ use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
 use super::parts::check_parts;
 use super::siblings::{check_biases, check_lists, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
+use super::timm::check_timm;
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::architectures::architecture::{FormulaError, positive};
 use crate::architectures::layout::{LayoutEntry, ModelLayout, Place};
@@ -73,6 +74,9 @@ fn compare(
     loaded: LoadedAs,
     found: &mut Mismatches,
 ) -> Result<(), String> {
+    if let Some(result) = check_timm(config.outermost(), headers, found) {
+        return result;
+    }
     let class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
     let shown = clip(class.shown());
     let unknown = || format!("the architecture `{shown}` is not known");
