@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-SIZES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "BOOL": 1, "U8": 1}
+SIZES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "U32": 4, "BF16": 2, "F16": 2, "BOOL": 1, "U8": 1}
 NUMBER = re.compile(r"\.(\d+)\.")
 
 
@@ -49,8 +49,8 @@ def write(folder, files):
 def changed(files, path, change):
     """Returns the files with a changed copy of one of them."""
     copied = copy.deepcopy(files[path])
-    result = change(copied)
-    return {**files, path: copied if result is None else result}
+    change(copied)
+    return {**files, path: copied}
 
 
 def with_tensors(files, path, change):

@@ -156,6 +156,9 @@ impl Parts {
                 }
                 continue;
             };
+            if part.class == "Dense" {
+                findings.extend(missing_key(path, config));
+            }
             let is_of_sentences = |name: &RawValue| name.get().contains("sentence_embedding");
             let key = match &*part.class {
                 "Transformer" => {
@@ -192,6 +195,16 @@ impl Parts {
         }
         findings
     }
+}
+
+/// Returns the finding that a Dense module lacks a number without which it is not built (`Dense.__init__` of
+/// sentence-transformers 6.2).
+fn missing_key(path: &RepoPath, config: &JsonObject<'_>) -> Option<Finding> {
+    const KEYS: [&str; 2] = ["in_features", "out_features"];
+
+    let key = KEYS.iter().find(|key| config.number(key).is_none())?;
+    let (file, reason) = (clip(path.as_str()), format!("it has no number `{key}`"));
+    Some(Finding::InvalidConfig { file, reason })
 }
 
 /// Returns the width after pooling: the modes are concatenated.

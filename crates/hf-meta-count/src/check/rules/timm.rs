@@ -16,6 +16,9 @@ use hf_meta_format::formats::{Headers, TensorInfo, clip, loaded_tensors};
 /// The key of the name.
 const KEY: &str = "architecture";
 
+/// The keys of the configurations of other libraries.
+const OTHER_KEYS: [&str; 2] = ["model_type", "_class_name"];
+
 /// Parts of the names of tensors that depend on the size of images, or that some versions of timm do not store.
 const NOT_COUNTED: [&str; 8] = [
     "pos_embed",
@@ -88,14 +91,24 @@ pub(super) fn check_timm(
     headers: &Headers,
     found: &mut Mismatches,
 ) -> Option<Result<(), String>> {
-    let model = TimmModel::new(config)?;
+    let Some(model) = TimmModel::new(config) else {
+        // timm looks the name up first (`load_model_config_from_hf` in `timm/models/_hub.py`).
+        let has = |key: &&str| config.raw(key).is_some();
+        if has(&"pretrained_cfg")
+            && !OTHER_KEYS.iter().any(has)
+            && config.get::<String>(KEY).is_none()
+        {
+            found.add(MismatchKind::InvalidConfigValue, KEY, KEY, "a name", "it is missing");
+        }
+        return None;
+    };
     Some(model.check(headers, found))
 }
 
 impl<'a> TimmModel<'a> {
     /// Returns the model that a configuration states as timm writes it (`save_config_for_hf` in `timm/models/_hub.py`).
     fn new(config: &'a JsonObject<'a>) -> Option<Self> {
-        let is_other = ["model_type", "_class_name"].iter().any(|key| config.raw(key).is_some());
+        let is_other = OTHER_KEYS.iter().any(|key| config.raw(key).is_some());
         let is_timm =
             ["pretrained_cfg", "num_features"].iter().any(|key| config.raw(key).is_some());
         let name = config.get::<String>(KEY).filter(|_| is_timm && !is_other)?;
@@ -214,7 +227,7 @@ impl<'a> TimmModel<'a> {
         }
         let lacking = (0..length.unwrap_or_default()).find(|at| !part.numbers.contains(at));
         if let Some(at) = lacking {
-            let missing = format!("number {at}");
+            let missing = format!("block {at}");
             return found.add(MismatchKind::MissingBlocks, path, KEY, &name, missing);
         }
         // With more tensors, there are some that timm does not need.
