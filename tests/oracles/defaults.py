@@ -152,8 +152,9 @@ def follow(default, built, key, usual, others, stated):
     candidates = list(others)
     candidates += [f"{factor}*{other}" for other in others for factor in (2, 3, 4)] + [f"{other}/{factor}" for other in others for factor in (2, 4)] + [f"{other}==0" for other in others]
     candidates += [f"{one}{sign}{other}" for one, other in itertools.permutations(others, 2) for sign in "/*+-"]
-    numbers = [key for key, value in stated.items() if isinstance(value, int) and not isinstance(value, bool) and key != others[0]]
-    candidates += [f"{others[0]}/{other}" for other in numbers] if len(others) == 1 else []
+    # Instances with another number of heads may be invalid, so that nothing shows that a width follows them.
+    heads = [key for key in NAMES["$heads"] if key in stated and not any(other == key for other, _, _ in built)]
+    candidates += [f"{others[0]}/{other}" for other in heads] if len(others) == 1 else []
     for text in candidates:
         names = set(re.findall(r"[A-Za-z_]\w*", text))
         try:

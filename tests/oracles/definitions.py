@@ -716,13 +716,13 @@ def exl3(bits, packed_signs=False, codebook=None):
 EXL3 = "exllamav3/modules/quant/exl3.py @ 1.6.5"
 
 
-def exl3_config(bits):
-    return quantized("exl3", version="1.6.5", bits=float(bits), head_bits=6, calibration={"rows": 128, "cols": 2048}, out_scales="always", codebook="mcg")
+def exl3_config(bits, head_bits=6):
+    return quantized("exl3", version="1.6.5", bits=float(bits), head_bits=head_bits, calibration={"rows": 128, "cols": 2048}, out_scales="always", codebook="mcg")
 
 
 case("exl3-4bpw", EXL3, exl3_config(4), outputs=128)(exl3(4, codebook="mcg"))
 case("exl3-3bpw-mul1", EXL3, exl3_config(3), outputs=128)(exl3(3, codebook="mul1"))
-case("exl3-padded-head", EXL3, exl3_config(4), outputs=128, lm_head=True, model=Llama(128, 512, 256, 128, 416, 1, 64),
+case("exl3-padded-head", EXL3, exl3_config(4, 4), outputs=128, lm_head=True, model=Llama(128, 512, 256, 128, 416, 1, 64),
      inexact="outputs are padded to 128; only vocab_size states those of the head")(exl3(4, codebook="mcg"))
 case("exl3-packed-signs", EXL3, exl3_config(2), outputs=128)(exl3(2, True))
 

@@ -126,14 +126,18 @@ checkpoint("ibm-granite/granite-3.1-2b-base", "granite GraniteForCausalLM", llam
 checkpoint("state-spaces/mamba-130m-hf", "mamba MambaForCausalLM", {"hidden_size": 768, "num_hidden_layers": 24, "state_size": 16, "conv_kernel": 4, "expand": 2, "intermediate_size": 1536, "time_step_rank": 48, "vocab_size": 50280, "use_bias": False, "use_conv_bias": True})
 checkpoint("deepseek-ai/DeepSeek-V2-Lite", "deepseek_v2 DeepseekV2ForCausalLM", llama(2048, 27, 16, 16, 10944, 102400, kv_lora_rank=512, q_lora_rank=None, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2, num_experts_per_tok=6, first_k_dense_replace=1, attention_bias=False, tie_word_embeddings=False), dtype="BF16", stated={"auto_map": {"AutoModelForCausalLM": "modeling_deepseek.DeepseekV2ForCausalLM"}})
 checkpoint("openai/gpt-oss-20b in BF16", "gpt_oss GptOssForCausalLM", llama(2880, 24, 64, 8, 2880, 201088, head_dim=64, num_local_experts=32, num_experts_per_tok=4, tie_word_embeddings=False, attention_bias=True), dtype="BF16")
+checkpoint("openai/gpt-oss-20b", "gpt_oss GptOssForCausalLM", llama(2880, 24, 64, 8, 2880, 201088, head_dim=64, num_local_experts=32, num_experts_per_tok=4, tie_word_embeddings=False, attention_bias=True), dtype="BF16", kinds=["numbers of shards that begin at 0"], layers=24, drop=[r"experts\.(gate_up|down)_proj$"],
+           add={f"model.layers.#.mlp.experts.{name}_{part}": ("U8", [32, rows, 90, *rest]) for name, rows in (("gate_up_proj", 5760), ("down_proj", 2880)) for part, rest in (("blocks", [16]), ("scales", []))},
+           stated={"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}})
 
 # Packed weights.
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128], "fmt": "e4m3"}
 TINY = llama(2048, 22, 32, 4, 5632, 32000, tie_word_embeddings=False)
 for method, recipe in {
     ("gptq", 4, 128): {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True},
     ("gptq", 8, 32): {"quant_method": "gptq", "bits": 8, "group_size": 32, "desc_act": True, "sym": True},
     ("awq", 4, 128): {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True},
-    ("fp8",): {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128], "fmt": "e4m3"},
+    ("fp8",): FP8,
     ("fp8-channel",): {"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True, "dynamic": False}, "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "symmetric": True, "dynamic": True}}}},
     ("w4a16", 4, 128): {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True, "dynamic": False}}}},
     ("nvfp4",): {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"], "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16, "dynamic": False}, "input_activations": {"num_bits": 4, "type": "float", "group_size": 16, "dynamic": False}}}},
@@ -143,6 +147,7 @@ for method, recipe in {
 }.items():
     habits = dict(own=[("lm_head", ("exl3", 6))], plain=[]) if method[0] == "exl3" else {}
     checkpoint(f"example/TinyLlama in {'-'.join(map(str, method))}", "llama LlamaForCausalLM", TINY, dtype="F16", quantizer=method, kinds=["a module with its own recipe"] if habits else [], stated={"quantization_config": recipe}, **habits)
+checkpoint("example/TinyLlama in fp8, named as DeepSeek-V4", "llama LlamaForCausalLM", TINY, dtype="F16", quantizer=("fp8",), kinds=["other writers"], rename=[(r"weight_scale_inv$", "scale")], stated={"quantization_config": FP8})
 SKIPPED = [f"model.layers.{n}.mlp.{m}" for n in (3,) for m in ("gate_proj", "up_proj", "down_proj")]
 checkpoint("example/TinyLlama in nf4, one layer plain", "llama LlamaForCausalLM", TINY, dtype="BF16", quantizer=("nf4",), plain=["lm_head", r"layers\.3\.mlp"], kinds=["a module with its own recipe"],
            stated={"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "llm_int8_skip_modules": ["lm_head", *SKIPPED]}})

@@ -198,9 +198,11 @@ class Tables(unittest.TestCase):
         self.assertLess(sent_requests(pyarrow.table(listed)), sent_requests(["gpt2"]))
 
     def test_wrong_settings_are_errors(self):
-        for settings in [{"jobs": -1}, {"jobs": 0}, {"quota_share": None}, {"quota_share": 0}]:
+        for settings in [{"jobs": -1}, {"jobs": 0}, {"quota_share": 0}]:
             with self.subTest(settings), self.assertRaises(ValueError):
                 hf_meta.read(NAMES, **settings)
+        with self.assertRaisesRegex(TypeError, "`quota_share` must be a number"):
+            hf_meta.read(NAMES, quota_share=None)
         with self.assertRaises(ValueError):
             next(hf_meta.read_batches(iter(NAMES), batch_size=0))
         with tempfile.TemporaryDirectory() as folder, self.assertRaises(ValueError):

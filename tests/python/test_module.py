@@ -77,7 +77,8 @@ class Results(unittest.TestCase):
 
     def test_memory_is_a_flag_or_a_context(self):
         maximum = hf_meta.inspect(QUANTIZED, memory=True).memory
-        self.assertEqual((maximum.context, maximum.context_source), (131072, "config"))
+        command = json.loads(run(QUANTIZED, "--json", "--summary", "--memory").stdout)["memory"]
+        self.assertEqual((maximum.context, maximum.cache_bytes), (command["context"], command["cacheBytes"]))
         self.assertEqual(hf_meta.inspect(QUANTIZED, memory=0).memory, maximum)
         self.assertIsNone(hf_meta.inspect(QUANTIZED, memory=False).memory)
         self.assertEqual(hf_meta.inspect(QUANTIZED, memory="32k").memory.context, 32768)
@@ -306,7 +307,7 @@ class Errors(unittest.TestCase):
         with self.assertRaises(hf_meta.HfMetaError) as caught:
             hf_meta.inspect("org/none", token="hf_x")
         error = caught.exception
-        self.assertIn("the token from `token` has no access", error.help)
+        self.assertIn("the token comes from `token`", error.help)
         self.assertIsNone(error.other_sets)
         copy = pickle.loads(pickle.dumps(error))
         self.assertEqual((copy.help, copy.status), (error.help, error.status))

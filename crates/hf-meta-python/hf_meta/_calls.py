@@ -153,8 +153,6 @@ class Call(Generic[T]):
         self._settings: dict[str, object] = {**_DEFAULTS, **settings, "token": token}
         if name in ("inspect", "verify", "diff"):
             self._settings["quota_share"] = None
-        elif self._settings["quota_share"] is None:
-            raise ValueError("`quota_share` must be above 0 and at most 1")
         self._name, self._arguments, self._convert = name, arguments, convert
         self._progress = _Bar() if progress is True else progress or None  # type: ignore[assignment]
         self._outage: str | None = None

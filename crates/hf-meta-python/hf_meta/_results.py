@@ -311,6 +311,7 @@ class VerifyReport:
     sets: list[VerifiedSet]
     fetch: FetchStats
     commit: str | None = None
+    loader: str | None = None
     adapter: dict[str, Any] | None = None
     unchecked: list[str] | None = None
     _json: str = field(default="", repr=False, compare=False)

@@ -13,7 +13,12 @@ use pyo3::prelude::*;
 /// Returns an error as an exception: an `OSError` for files, a `ValueError` for lists and tables that cannot be used, a
 /// `hf_meta.HfMetaError` for the Hub, and a `RuntimeError` for an incomplete census. `hint` says what to do about an error.
 pub(crate) fn exception(error: &CensusError, hint: impl Fn(&Error) -> Option<String>) -> PyErr {
-    let help = find::<Error>(error).and_then(&hint);
+    // The error of a call is transparent: its source is that of the error in it.
+    let cause = match error {
+        CensusError::Hub(error) => Some(error),
+        _ => find::<Error>(error),
+    };
+    let help = cause.and_then(hint);
     let hub_exception = |message, error: &Error| hub_exception(message, error, help.as_deref());
     match error {
         CensusError::Hub(error) => match error {

@@ -335,6 +335,26 @@ async fn all_modules_of_a_sentence_transformers_model_are_checked() {
     assert_eq!(others, ["checkpoint-5/model.safetensors"]);
 }
 
+/// A copy of the weights and their configuration alone is for other loaders, which need no configuration of pooling.
+#[tokio::test]
+async fn a_module_without_weights_is_missing_only_in_a_whole_repository() {
+    let modules = json!([
+        { "type": "sentence_transformers.models.Transformer", "path": "" },
+        { "type": "sentence_transformers.models.Pooling", "path": "1_Pooling" },
+    ]);
+    for (other, expected) in [
+        ("README.md", "model.safetensors"),
+        ("tokenizer_config.json", "model.safetensors \"missingConfig\""),
+    ] {
+        let repo = repo("org/st", &["modules.json", "model.safetensors"])
+            .file("modules.json", File::from_bytes(modules.to_string()))
+            .file("config.json", File::from_bytes("{}"))
+            .file(other, File::from_bytes("{}"));
+        let hub = LocalHub::start([repo]).unwrap();
+        assert_eq!(checked(&verify(&hub, "org/st", false).await).0, [expected], "{other}");
+    }
+}
+
 /// The widths of an encoder's modules, and of a pipeline's components, are compared before anything is loaded.
 #[tokio::test]
 async fn parts_that_do_not_fit_each_other_are_found() {

@@ -281,6 +281,19 @@ fn published_checkpoints_with_a_defect_are_refused() {
     assert!(tried > 300, "{tried}");
 }
 
+/// EXL3 states the bits of the output embedding apart from those of all other modules.
+#[test]
+fn the_head_has_its_own_bits() {
+    let all = all();
+    let is_exl3 = |(repo, _): &&(String, Published)| repo == "example/TinyLlama in exl3-4";
+    let Published { head, config, tensors } = &all.iter().find(is_exl3).unwrap().1;
+    for (bits, is_refused) in [(6, false), (5, true)] {
+        let config = config.replace("\"head_bits\": 6", &format!("\"head_bits\": {bits}"));
+        let other = Published { head: head.clone(), config, tensors: tensors.clone() };
+        assert_eq!(other.is_refused(tensors), is_refused, "{bits}");
+    }
+}
+
 /// The headers of shards arrive in any order, and each hash table has another one.
 #[test]
 fn the_order_of_headers_changes_no_message() {

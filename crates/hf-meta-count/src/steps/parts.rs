@@ -141,6 +141,12 @@ impl Parts {
     /// Returns a finding for each file that a part needs, and that is not in a list of files. `index` is the path of the list
     /// of parts.
     pub(crate) fn missing(&self, index: &RepoPath, layout: &Layout) -> Vec<Finding> {
+        /// Files that every copy has, unless it is of weights and their configuration alone, which other loaders read.
+        const COPIED: [&str; 2] = ["tokenizer_config.json", "sentence_bert_config.json"];
+
+        let root = index.folder();
+        let has = |name: &&str| layout.has_config(&RepoPath::join(root.as_ref(), name));
+        let is_whole = COPIED.iter().any(has);
         let mut findings = Vec::new();
         for part in &self.parts {
             let folder = part.folder.as_ref().map_or("", RepoPath::as_str);
@@ -156,6 +162,7 @@ impl Parts {
             };
             match part.needs {
                 Needs::Nothing => {}
+                Needs::Config(_) if !is_whole => {}
                 Needs::Anything if folder.is_empty() || layout.has_component(folder) => {}
                 Needs::Anything => findings.push(missing()),
                 Needs::Weights(_) if !layout.has_weights(folder, &self.others(folder)) => {

@@ -17,6 +17,9 @@ pub(crate) struct LoadedAs {
     pub(crate) is_found: bool,
 }
 
+/// The keys of configurations whose models have their own code. QuIP# joins modules (`model/llama.py` in quip-sharp).
+const CUSTOM: [&str; 2] = ["auto_map", "quip_params"];
+
 /// The model class that a loader builds.
 pub(super) struct ModelClass<'a> {
     /// The architecture whose layout the class has.
@@ -83,7 +86,8 @@ impl<'a> ModelClass<'a> {
         let (mut architecture, key) = stated_architecture(&object)?;
         let mut names = object.get::<Vec<String>>("architectures").unwrap_or_default();
         let mut has_unknown_class = false;
-        let mut custom = object.raw("auto_map").map(|_| "`auto_map`".to_owned());
+        let mut custom =
+            CUSTOM.iter().find(|key| object.raw(key).is_some()).map(|key| format!("`{key}`"));
         if let Some(name) = names.first() {
             match text_of("class", name) {
                 // Files of the other class have other modules, although the configuration is that of this one.

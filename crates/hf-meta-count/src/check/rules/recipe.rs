@@ -14,8 +14,8 @@ use crate::count::config::{
 };
 use crate::count::name_pattern::NamePattern;
 use crate::count::{
-    Component, ComponentTensor, Configs, Difference, DifferenceKind, Embedding, Module,
-    NamePatterns, Recipe, container_bits, evaluate, split_name,
+    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
+    container_bits, evaluate, split_name,
 };
 use crate::results::Finding;
 use hf_meta_format::base::json_object::{JsonObject, number, parse, read, standard_json, strings};
@@ -99,7 +99,6 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
     let is_small = |tensor: &TensorInfo| {
         tensor.elements() < Some(elements) || tensor.shape.iter().any(|length| *length < side)
     };
-    let has_head_bits = section.raw("head_bits").is_some();
     let recipe = read_recipe(&section, configs);
     let shapes = MetadataShapes::default();
     let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None };
@@ -122,13 +121,8 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
         if is_packed(component, tensor) {
             has_packed_experts |= is_expert;
             let module = Module { name, tensors };
-            // EXL3 states the bits of the output embedding apart.
-            let weight = format!("{name}.weight");
-            let is_head =
-                has_head_bits && names.read(&weight).embedding() == Some(Embedding::Output);
             let mut schemes = policy.schemes.of_module(name);
-            let differences =
-                if is_head { Vec::new() } else { evaluate(&recipe, &module, known, &mut schemes) };
+            let differences = evaluate(&recipe, &module, known, &mut schemes);
             for Difference { kind, part, keys } in differences {
                 let (kind, expected, stored) = mismatch(kind);
                 found.add(kind, &format!("{name}{part}"), &keys, expected, stored);
@@ -147,7 +141,9 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
         // layers leave such parameters as they are.
         let may_be_packed = has_packed_experts || !is_expert;
         let last = module.rsplit('.').next().unwrap_or_default();
-        let is_linear = last.ends_with("_proj") || last.starts_with("in_proj_");
+        // The classes of sparse attention keep `indexer.weights_proj` (`_keep_in_fp32_modules` of transformers 5.24).
+        let is_linear =
+            last.ends_with("_proj") && last != "weights_proj" || last.starts_with("in_proj_");
         let stack = pattern.split_once('#').map(|(stack, _)| stack);
         let is_inside = may_be_packed && is_linear && stack.is_some_and(|s| stacks.contains(s));
         let mut has_bits = || is_4bit || policy.schemes.of_module(module).bits().is_some();

@@ -387,7 +387,17 @@ fn recipes_without_packed_weights_have_no_mismatch() {
 
 #[test]
 fn legal_differences_have_no_mismatch() {
-    let cases: [(&str, &[&str]); 23] = [
+    let cases: [(&str, &[&str]); 24] = [
+        // QuIP# joins modules, and its models have their own code.
+        (
+            "llama",
+            &[
+                "quip_params={}",
+                "-model.layers.0.self_attn.q_proj",
+                "-model.layers.0.self_attn.k_proj",
+                "model.layers.0.self_attn.qkv_proj.weight:[64, 64]",
+            ],
+        ),
         // A training program stores the names in memory.
         ("llama", &[r#"model_type="mistral""#, "+model."]),
         ("llama", &["-lm_head", "tie_word_embeddings=true"]),

@@ -81,6 +81,10 @@ const NOT_MODULES: [&str; 9] = [
     "_data",
 ];
 
+/// The key of the bits of the output embedding, and the name of that module.
+const HEAD_BITS: &str = "head_bits";
+const HEAD: &str = "lm_head";
+
 /// The section of Gemma's quantizer whose keys are patterns. Source: `replace_with_quant_layers` in
 /// `transformers/integrations/gemma_quant.py` 5.23.
 const GEMMA_PATTERNS: &str = "module_quant_configs";
@@ -108,6 +112,11 @@ impl QuantizationConfig {
         let method = method.map(|name| hf_meta_format::formats::clip(&name.to_ascii_lowercase()));
         let mut config = Self { method, ..Self::default() };
         config.collect_schemes(section, &[], MAX_DEPTH)?;
+        // EXL3 states the bits of the output embedding apart (`head_bits` in `exllamav3/conversion/convert_model.py`).
+        if let Some(bits) = section.number(HEAD_BITS) {
+            let names = [HEAD.to_owned(), format!("{}[.]{HEAD}$", Pattern::SEARCH)];
+            config.add(&names, Scheme { bits: Some(bits), ..Scheme::default() })?;
+        }
         Ok(config)
     }
 

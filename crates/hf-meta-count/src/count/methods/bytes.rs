@@ -42,7 +42,7 @@ pub(super) const BYTES: Method = Method {
     names: "ascend auto-round-int8 bfl blockwise_int8 chatglm deepseek_v4_fp8 eetq fbgemm_fp8 int8 modelopt_fp8 modelopt_mxfp8 modelslim mxfp8 w4afp8 w8a8_fp8 w8a8_int8",
     layouts: &[
         layout("fp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
-            .with(scale(&["weight_scale_inv", "*_scale_inv"], BLOCKS).stored(If("block_rows")))
+            .with(scale(FP8_SCALES, BLOCKS).stored(If("block_rows")))
             .recipes("fp8"),
         layout("fp4", &[4], &PLAIN, FLOAT_4, Elements(WEIGHTS)).size(&[Weights]).recipes(NONE),
         with_stated_scales(&layout("fp8", &[8], &PLAIN, NARROW, Elements(WEIGHTS)))
@@ -66,6 +66,10 @@ pub(super) const BYTES: Method = Method {
     ],
     others: &[(Scale, BYTE_SCALES)],
 };
+
+/// The names of scales of blocks. The loader renames the last two, of DeepSeek-V4 and Mistral Large 4. Source:
+/// `update_weight_conversions` in `transformers/quantizers/quantizer_finegrained_fp8.py` 5.24.
+const FP8_SCALES: Names = &["weight_scale_inv", "*_scale_inv", "scale", "qscale_weight"];
 
 /// `weights_scaling_factor` and `per_channel_scale` are names of TensorRT-LLM.
 const BYTE_SCALES: Names = &[
