@@ -28,7 +28,7 @@ from support import ROOT, local_hub, silent_server, use_local_hub
 BLOOM = 176247271424
 QUANTIZED = "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit"
 # A call that hangs ends the tests.
-faulthandler.dump_traceback_later(300, exit=True)
+faulthandler.dump_traceback_later(900, exit=True)
 
 
 def setUpModule():
