@@ -154,7 +154,7 @@ impl ModelCheck<'_, '_, '_> {
         if self.is_mlx && self.stored.around_unknown.contains(parent(&name)) {
             return true;
         }
-        // It stores the stacks of experts of Granite under the names of its own module.
+        // It stores the stacks of experts of Granite under the names of another module.
         let is_other_expert = || self.stored.other_experts.contains(&place[0]);
         if self.is_mlx && is_feed_forward(&entry.path) && is_other_expert() {
             return true;
