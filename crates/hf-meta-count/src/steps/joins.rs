@@ -114,7 +114,7 @@ impl Parts {
         findings
     }
 
-    /// Compares the cross attention of a UNet with the widths of its text encoders. Stable Diffusion XL concatenates two
+    /// Compares the cross attention of a `UNet` with the widths of its text encoders. Stable Diffusion XL concatenates two
     /// (`encode_prompt` of its pipelines in diffusers 0.42); others project them to another width.
     fn text_width(
         &self,

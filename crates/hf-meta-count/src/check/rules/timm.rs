@@ -203,8 +203,8 @@ impl<'a> TimmModel<'a> {
         for (name, TensorInfo { shape, .. }) in loaded_tensors(headers) {
             let module = name.strip_suffix(".weight").unwrap_or_default();
             if sizes.classifiers.contains(&module) && shape.first() != Some(&classes) {
-                let sides = (0..shape.len()).map(|at| (at == 0).then_some(classes));
-                let (expected, shape) = (sides_text(sides), format!("{shape:?}"));
+                let rows = (0..shape.len()).map(|at| (at == 0).then_some(classes));
+                let (expected, shape) = (sides_text(rows), format!("{shape:?}"));
                 found.add(MismatchKind::ShapeMismatch, name, "num_classes", expected, shape);
             }
         }
