@@ -13,10 +13,15 @@ use std::{env, fs};
 /// The tables of lines, which are copied without their comments.
 const LINES: [&str; 3] = ["architectures", "classes", "vllm"];
 /// The tables of blocks with a name and lines, of which each becomes a line with tabs.
-const RULES: [&str; 2] = ["renames", "defaults"];
+const RULES: [&str; 3] = ["renames", "defaults", "timm"];
 /// The tables of modules. Their header explains the words.
-const MODULES: [&str; 4] =
-    ["layouts", "gguf_layouts", "diffusers_layouts", "sentence_transformers_layouts"];
+const MODULES: [&str; 5] = [
+    "layouts",
+    "gguf_layouts",
+    "diffusers_layouts",
+    "diffusers_classes",
+    "sentence_transformers_layouts",
+];
 
 fn main() {
     let mut packed = Packed::default();

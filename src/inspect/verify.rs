@@ -34,7 +34,12 @@ impl Call {
         self.mode = ReadMode { keep_headers: true, on_failure: OnFailure::Continue };
         let (mut report, layout) = match self.list_all().await? {
             Some(layout) => (VerifyReport::default(), Some(layout)),
-            None => Box::pin(self.verify_main()).await?,
+            None => match Box::pin(self.verify_main()).await {
+                Err(error @ Error::SeveralSets { .. }) => {
+                    (<_>::default(), self.list_pipeline(error).await?)
+                }
+                result => result?,
+            },
         };
         if let Some(layout) = &layout {
             let context = self.context.clone();
@@ -76,6 +81,20 @@ impl Call {
         }
         let listed = self.list_target().await?.filter(|listed| !listed.layout.sets.is_empty());
         let Some(Listed { layout, listing }) = listed else { return Ok(None) };
+        self.pin(listing.commit);
+        Ok(Some(layout))
+    }
+
+    /// Lists the files of a pipeline that lacks its main component.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the location for another repository.
+    async fn list_pipeline(&mut self, error: Error) -> Result<Option<Layout>, Error> {
+        let listed = self.list_target().await?.filter(|listed| {
+            self.context.target.is_folder() && listed.layout.own_pipeline().is_some()
+        });
+        let Some(Listed { layout, listing }) = listed else { return Err(error) };
         self.pin(listing.commit);
         Ok(Some(layout))
     }

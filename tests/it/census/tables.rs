@@ -237,7 +237,7 @@ async fn a_model_has_at_most_a_hundred_components() {
         })
     };
     let malformed =
-        repo("a/bad", 1).file("1_Dense/model.safetensors", File::from_bytes("no header"));
+        repo("a/bad", 1).file("0_Dense/model.safetensors", File::from_bytes("no header"));
     let repos = [repo("a/few", 100), repo("a/many", 101), malformed];
     let hub = LocalHub::builder().repos(repos).start().unwrap();
     let (client, folder) = (support::client(&hub), tempfile::tempdir().unwrap());

@@ -393,12 +393,7 @@ async fn parts_that_do_not_fit_each_other_are_found() {
             (kinds.iter().map(|kind| json!(kind)).collect(), Some("sentence-transformers")),
             "{inputs}"
         );
-        // No file is requested twice.
-        let log = hub.log();
-        let sent =
-            log.iter().map(|request| (request.host, &request.path, &request.query, &request.range));
-        let distinct: HashSet<_> = sent.collect();
-        assert_eq!(distinct.len(), log.len(), "{log:?}");
+        assert_no_request_twice(&hub);
     }
     let broken = encoder(16).file("modules.json", text(json!([{ "path": "" }])));
     let hub = LocalHub::start([broken]).unwrap();
@@ -508,10 +503,23 @@ async fn every_set_has_a_result() {
     assert_eq!(run(&hub, &["verify", "org/several", "--all", "--retries", "0"]).code, 3);
 }
 
+/// Checks that no request was sent twice.
+fn assert_no_request_twice(hub: &LocalHub) {
+    let log = hub.log();
+    let sent =
+        log.iter().map(|request| (request.host, &request.path, &request.query, &request.range));
+    let distinct: HashSet<_> = sent.collect();
+    assert_eq!(distinct.len(), log.len(), "{log:?}");
+}
+
 /// Returns the numbers of requests to the Hub and to the CDN of a verification, and of bytes read.
 async fn cost(hub: &LocalHub, id: &str, all: bool) -> (usize, usize, u64) {
     hub.clear_log();
     let report = verify(hub, id, all).await;
+    // With `all`, two sets of a folder read its configuration.
+    if !all {
+        assert_no_request_twice(hub);
+    }
     let log = hub.log();
     let to_hub = log.iter().filter(|entry| entry.host == Host::Hub).count();
     assert_eq!(report.fetch.requests, log.len() as u64);
@@ -550,6 +558,26 @@ async fn the_requests_of_a_verification_are_exact() {
         (85, 42, 10_111),
     ];
     assert_eq!(costs, expected);
+}
+
+/// The list of components shows that the main one is missing.
+#[tokio::test]
+async fn a_pipeline_without_its_main_component_is_refused() {
+    let index = json!({
+        "_class_name": "FluxPipeline", "transformer": ["diffusers", "FluxTransformer2DModel"],
+        "text_encoder": ["transformers", "CLIPTextModel"], "vae": ["diffusers", "AutoencoderKL"],
+    });
+    let files = ["text_encoder/model.safetensors", "vae/diffusion_pytorch_model.safetensors"];
+    let config = || File::from_bytes("{}");
+    let repo = repo("org/p", &files).file("model_index.json", File::from_bytes(index.to_string()));
+    let repo = repo.file("vae/config.json", config()).file("text_encoder/config.json", config());
+    let hub = LocalHub::start([repo]).unwrap();
+    let report = verify(&hub, "org/p", false).await;
+    let missing = Finding::MissingComponent {
+        component: "transformer".to_owned(),
+        file: "model_index.json".to_owned(),
+    };
+    assert_eq!((report.findings(), report.sets.len()), (vec![missing], 2));
 }
 
 /// Only `model_index.json` distinguishes a component from the checkpoint of a training run.

@@ -65,6 +65,12 @@ pub(crate) fn text_of(kind: &str, name: &str) -> Option<&'static str> {
     all_lines()?.get(&(kind, name)).copied()
 }
 
+/// Returns the names of the lines of a kind, in no order.
+pub(crate) fn names_of(kind: &'static str) -> impl Iterator<Item = &'static str> {
+    let lines = all_lines().into_iter().flatten();
+    lines.filter(move |((found, _), _)| *found == kind).map(|((_, name), _)| *name)
+}
+
 /// Returns the keys of a number, in order of precedence.
 pub(crate) fn keys_of(name: &str) -> impl Iterator<Item = &'static str> {
     text_of("keys", name).into_iter().flat_map(|keys| keys.split('|'))

@@ -9,7 +9,6 @@ use super::rules::{self, LoadedAs};
 use super::shard_numbers::check_shard_numbers;
 use crate::count::Configs;
 use crate::count::config::ADAPTER_CONFIG;
-use crate::results::adapter::PEFT_PREFIX;
 use crate::results::{
     ConfigCheck, FetchStats, Finding, ParameterSources, StatedLoader, VerifiedSet, VerifyReport,
     bounded, is_valid,
@@ -96,7 +95,7 @@ impl SetCheck {
             let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
             self.set.findings.extend(found);
             let is_missing = config.missing == Some(ADAPTER_CONFIG);
-            if is_missing && is_written_by_peft(&self.set.path, &builder.headers) {
+            if is_missing && is_written_by_peft(&self.set.path) {
                 let folder = self.set.path.folder();
                 let file = clip(RepoPath::join(folder.as_ref(), ADAPTER_CONFIG).as_str());
                 self.set.findings.push(Finding::MissingConfig { file, loader: "PEFT" });
@@ -250,10 +249,10 @@ fn loader(
     KEYS.into_iter().find(|(key, _)| object.raw(key).is_some()).map(|(_, loader)| loader)
 }
 
-/// Returns whether PEFT wrote an adapter, which it loads with `adapter_config.json` only. Others have no such file.
-fn is_written_by_peft(path: &RepoPath, headers: &Headers) -> bool {
+/// Returns whether PEFT finds an adapter, which it loads with `adapter_config.json` only. Others have no such file, even with
+/// the names of PEFT.
+fn is_written_by_peft(path: &RepoPath) -> bool {
     path.file_name().as_str().starts_with("adapter_model")
-        || all_tensors(headers).take(1).any(|(name, _)| name.starts_with(PEFT_PREFIX))
 }
 
 /// Returns whether the model drafts tokens for another one, as EAGLE heads do. It projects several hidden states of that

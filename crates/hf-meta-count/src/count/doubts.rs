@@ -305,6 +305,10 @@ impl Integers {
     pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo) {
         const MIN_FILE: u64 = 65_536;
 
+        // The positions that SHiRA adapts (`ShiraLayer` of PEFT 0.21).
+        if name.ends_with(".shira_indices") {
+            return;
+        }
         let new = || UnresolvedModules::new(UnresolvedReason::SuspectedPacking);
         let elements = tensor.elements().unwrap_or_default();
         self.found.get_or_insert_with(new).add(name, elements);

@@ -71,11 +71,6 @@ impl NamePattern {
         }
         name[end..] == text[copied..]
     }
-
-    /// Returns the number in the name, if there is exactly one.
-    pub(crate) fn only_number(&self) -> Option<u64> {
-        if let [number] = self.numbers[..] { Some(number.value) } else { None }
-    }
 }
 
 /// Returns the offset in a name that corresponds to an offset in its pattern.

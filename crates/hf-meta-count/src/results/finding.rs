@@ -571,6 +571,10 @@ mismatches! {
     Error MissingModules "{module} is missing, with its {found}";
     /// No tensor has a name of the class that the configuration states, so that its loader loads none.
     Error ForeignNames "no tensor has a name of `{expected}` (`{key}`); the first one is {module}";
+    /// A module of a model of timm has another size than timm builds for the architecture.
+    Error OtherSize "{module} has {found}, but timm builds {expected} for `{key}`";
+    /// The files contain another model of timm than the configuration states.
+    Error OtherArchitecture "the sizes of all modules are those of {module}, but `{key}` is `{expected}`";
     /// The recipe implies another shape of a part of a packed module.
     Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
     /// A packed module lacks a part that the recipe implies.
@@ -583,6 +587,8 @@ mismatches! {
     Error PackedIgnored "{module} is packed, but `{key}` excludes it";
     /// A numbered list has more layers or experts than the configuration.
     Warning SpareBlocks "{module} has {found}, but `{key}` implies {expected}";
+    /// The configuration states an architecture that timm does not have. It may be of a newer version.
+    Warning UnknownArchitecture "`{key}` is {module}, which timm {expected} does not have";
     /// A module is stored plain that the recipe quantizes.
     Warning UnquantizedModule "{module} is stored plain, but `{key}` does not exclude it";
     /// A packed or adapted module has a part that the recipe or the configuration excludes.

@@ -18,7 +18,9 @@ type Source = (&'static str, &'static [&'static str]);
 ///
 /// Sources: the calls of the text encoders in the pipelines of diffusers 0.42 (`encode_prompt`), and the layers of the models
 /// that take their results.
-const JOINS: [(&str, &str, &[Source]); 17] = [
+const JOINS: [(&str, &str, &[Source]); 18] = [
+    // The autoencoder decodes the results.
+    ("UNet2DConditionModel", "out_channels", &[("vae", &["latent_channels"])]),
     ("FluxTransformer2DModel", "joint_attention_dim", &[("text_encoder_2", &WIDTHS)]),
     ("FluxTransformer2DModel", "pooled_projection_dim", &[("text_encoder", &WIDTHS)]),
     ("SD3Transformer2DModel", "joint_attention_dim", &[("text_encoder_3", &WIDTHS)]),
@@ -86,6 +88,7 @@ impl Parts {
         for part in &self.parts {
             let Some((path, config)) = configs.of(part) else { continue };
             findings.extend(other_class(part, path, config));
+            findings.extend(self.text_width(part, path, config, configs));
             for (_, key, others) in JOINS.iter().filter(|(class, ..)| *class == part.class) {
                 let width = |(name, keys): &(&str, &[&str])| {
                     let other = self.parts.iter().find(|part| part.name == *name)?;
@@ -111,6 +114,38 @@ impl Parts {
         findings
     }
 
+    /// Compares the cross attention of a `UNet` with the widths of its text encoders. Stable Diffusion XL concatenates two
+    /// (`encode_prompt` of its pipelines in diffusers 0.42); others project them to another width.
+    fn text_width(
+        &self,
+        part: &RepoPart,
+        path: &RepoPath,
+        config: &JsonObject<'_>,
+        configs: &PartConfigs<'_>,
+    ) -> Option<Finding> {
+        const KEY: &str = "cross_attention_dim";
+        const CLASSES: [&str; 2] = ["CLIPTextModel", "CLIPTextModelWithProjection"];
+
+        let is_projected = config.number("encoder_hid_dim").is_some();
+        let found = config.number(KEY).filter(|_| part.class == "UNet2DConditionModel")?;
+        let encoders = self.parts.iter().filter(|part| part.name.starts_with("text_encoder"));
+        let (mut names, mut expected) = (Vec::new(), 0_u64);
+        for encoder in encoders.filter(|_| !is_projected) {
+            let (_, config) = configs.of(encoder)?;
+            let width = config.number("hidden_size").filter(|width| *width > 0);
+            expected =
+                expected.checked_add(width.filter(|_| CLASSES.contains(&&*encoder.class))?)?;
+            names.push(&*encoder.name);
+        }
+        (!names.is_empty() && expected != found).then(|| Finding::WidthMismatch {
+            file: clip(path.as_str()),
+            key: KEY.to_owned(),
+            found,
+            other: names.join(" and "),
+            expected,
+        })
+    }
+
     /// Follows the width of the vectors through the modules of sentence-transformers.
     fn joins_of_modules(&self, configs: &PartConfigs<'_>) -> Vec<Finding> {
         let (mut width, mut findings): (Width<'_>, _) = (None, Vec::new());
@@ -121,6 +156,9 @@ impl Parts {
                 }
                 continue;
             };
+            if part.class == "Dense" {
+                findings.extend(missing_key(path, config));
+            }
             let is_of_sentences = |name: &RawValue| name.get().contains("sentence_embedding");
             let key = match &*part.class {
                 "Transformer" => {
@@ -157,6 +195,16 @@ impl Parts {
         }
         findings
     }
+}
+
+/// Returns the finding that a Dense module lacks a number without which it is not built (`Dense.__init__` of
+/// sentence-transformers 6.2).
+fn missing_key(path: &RepoPath, config: &JsonObject<'_>) -> Option<Finding> {
+    const KEYS: [&str; 2] = ["in_features", "out_features"];
+
+    let key = KEYS.iter().find(|key| config.number(key).is_none())?;
+    let (file, reason) = (clip(path.as_str()), format!("it has no number `{key}`"));
+    Some(Finding::InvalidConfig { file, reason })
 }
 
 /// Returns the width after pooling: the modes are concatenated.

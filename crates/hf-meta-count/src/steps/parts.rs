@@ -165,13 +165,21 @@ impl Parts {
                 Needs::Config(_) if !is_whole => {}
                 Needs::Anything if folder.is_empty() || layout.has_component(folder) => {}
                 Needs::Anything => findings.push(missing()),
-                Needs::Weights(_) if !layout.has_weights(folder) => findings.push(missing()),
+                Needs::Weights(_) if !layout.has_weights(folder, &self.others(folder)) => {
+                    findings.push(missing());
+                }
                 Needs::Config(name) | Needs::Weights(name) => {
                     findings.extend(lacks_config(name));
                 }
             }
         }
         findings
+    }
+
+    /// Returns the folders of the parts inside of the root, if that is the folder of a part.
+    fn others(&self, folder: &str) -> Vec<&str> {
+        let others = self.folders().map(RepoPath::as_str);
+        others.filter(|_| folder.is_empty()).collect()
     }
 
     /// Returns the folders of the parts.

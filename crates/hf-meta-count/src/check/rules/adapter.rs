@@ -6,7 +6,6 @@ use super::recipe::mismatch;
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::count::DifferenceKind;
 use crate::count::config::{ModuleEntries, Pattern};
-use crate::count::name_pattern::NamePattern;
 use crate::results::Finding;
 use crate::results::adapter::{
     AdaptedModule, AdapterConfig, AdapterModules, METHODS, PEFT_PREFIX, configs, decimal, is_kohya,
@@ -367,16 +366,25 @@ impl Targets {
 
     /// Returns whether the layer of a module is one that is adapted.
     fn has_layer(&self, module: &str) -> bool {
-        let layer = NamePattern::new(module).only_number();
+        let layer = last_number(module);
         self.layers.as_ref().zip(layer).is_none_or(|(layers, at)| layers.contains(&at))
     }
 
     /// Returns whether PEFT certainly adapts a module of the base model, if it is one of a kind that it adapts.
     pub(super) fn selects(&self, module: &str) -> bool {
         let is_target = self.selected.is_none() || self.target(module).is_some();
-        let is_adapted = is_target && !self.has_layers_pattern && self.has_layer(module);
+        let is_in_layer = self.layers.is_none() || last_number(module).is_some();
+        let is_adapted =
+            is_target && is_in_layer && !self.has_layers_pattern && self.has_layer(module);
         is_adapted && self.excluded.matching(module).next().is_none()
     }
+}
+
+/// Returns the last number in the path of a module, which PEFT takes for its layer (`check_target_module_exists` in
+/// `peft/tuners/tuners_utils.py`, 0.21).
+fn last_number(module: &str) -> Option<u64> {
+    let (path, _) = module.rsplit_once('.')?;
+    path.rsplit('.').find_map(|part| part.parse().ok())
 }
 
 /// Compares modules with the names of targets. Returns the targets, if they are certain.

@@ -180,6 +180,7 @@ impl BaseCheck<'_> {
     fn check_saved(&self, tensors: &[(String, Vec<u64>)], found: &mut Mismatches) {
         const TOKENS: &str = ".trainable_tokens_delta";
 
+        self.check_classifier(tensors, found);
         let input = self.input_embedding();
         for (tensor, shape) in tensors {
             let Some(name) = tensor.strip_prefix(PEFT_PREFIX) else { continue };
@@ -207,6 +208,24 @@ impl BaseCheck<'_> {
                 let (expected, shape) = (format!("{expected:?}"), format!("{shape:?}"));
                 found.add(MismatchKind::ShapeMismatch, module, "base", expected, shape);
             }
+        }
+    }
+
+    /// Finds the classifier of the base model, which PEFT saves with the adapter of a model with labels
+    /// (`PeftModelForSequenceClassification` in `peft/peft_model.py`, 0.21).
+    fn check_classifier(&self, tensors: &[(String, Vec<u64>)], found: &mut Mismatches) {
+        const KEY: &str = "modules_to_save";
+
+        let saved = self.config.list(KEY).unwrap_or_default();
+        let is_saved = |name: &&str| saved.iter().any(|saved| saved == *name);
+        let is_stored = |name: &str| {
+            let part = format!(".{name}.");
+            tensors.iter().any(|(tensor, _)| tensor.contains(&part))
+        };
+        let mut names = CLASSIFIERS.into_iter().filter(is_saved);
+        let missing = names.find(|name| self.modules.contains_key(*name));
+        if let Some(name) = missing.filter(|_| !CLASSIFIERS.into_iter().any(is_stored)) {
+            found.add(MismatchKind::MissingPart, name, KEY, "stored", "missing");
         }
     }
 

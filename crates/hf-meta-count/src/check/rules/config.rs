@@ -23,6 +23,7 @@ use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
 use super::parts::check_parts;
 use super::siblings::{check_biases, check_embedding, check_lists, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
+use super::timm::check_timm;
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::architectures::architecture::{FormulaError, positive};
 use crate::architectures::layout::{LayoutEntry, ModelLayout, Place};
@@ -73,6 +74,9 @@ fn compare(
     loaded: LoadedAs,
     found: &mut Mismatches,
 ) -> Result<(), String> {
+    if let Some(result) = check_timm(config.outermost(), headers, found) {
+        return result;
+    }
     let class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
     let shown = clip(class.shown());
     let unknown = || format!("the architecture `{shown}` is not known");
@@ -341,7 +345,7 @@ impl ModelCheck<'_, '_, '_> {
                 }
                 expected.truncate(1);
             }
-            let shape = self.comparable_shape(&tensor.shape, expected.len());
+            let shape = self.comparable_shape(&tensor.shape, expected.len(), path);
             let Some(wrong) = wrong_side(&expected, &shape) else { continue };
             let keys = wrong.as_ref().map_or(self.class.key, |(_, keys)| keys.as_str());
             let sides = expected.iter().map(|side| Some(side.as_ref()?.0));
@@ -352,7 +356,7 @@ impl ModelCheck<'_, '_, '_> {
 
     /// Returns a shape as the layout has it. GGUF files may have more sides with a length of 1 than llama.cpp asks for
     /// (`llama_model_loader::check_tensor_dims`), and MLX has the channels of kernels last.
-    fn comparable_shape<'s>(&self, shape: &'s [u64], sides: usize) -> Cow<'s, [u64]> {
+    fn comparable_shape<'s>(&self, shape: &'s [u64], sides: usize, path: &str) -> Cow<'s, [u64]> {
         if self.stored.is_described {
             let spare = shape.len().saturating_sub(sides);
             let are_ones = shape[..spare].iter().all(|side| *side == 1);
@@ -361,6 +365,10 @@ impl ModelCheck<'_, '_, '_> {
         let mut turned = shape.to_vec();
         if self.is_mlx && sides > 2 && shape.len() == sides {
             turned[1..].rotate_right(1);
+        }
+        // MLX has linear modules in place of `Conv1D` (`sanitize` in `mlx_lm/models/gpt2.py`, 0.32).
+        if self.is_mlx && self.class.architecture == "gpt2" && path.contains(".c_") {
+            turned.reverse();
         }
         Cow::Owned(turned)
     }

@@ -14,6 +14,7 @@ mod siblings;
 mod stored_modules;
 #[cfg(test)]
 mod tests;
+mod timm;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -36,6 +36,26 @@ pub(super) struct ModelClass<'a> {
     pub(super) is_stated: bool,
 }
 
+/// The models of which sentence-transformers loads the encoder alone (`_ENCODER_ONLY_MODELS` in
+/// `sentence_transformers/base/modules/transformer.py`, 6.2).
+const ENCODERS: [&str; 15] = [
+    "t5",
+    "mt5",
+    "umt5",
+    "udop",
+    "longt5",
+    "prophetnet",
+    "switch_transformers",
+    "blenderbot",
+    "blenderbot-small",
+    "m2m_100",
+    "pegasus",
+    "pegasus_x",
+    "moonshine",
+    "whisper",
+    "marian",
+];
+
 /// Returns the architecture in the tables that a configuration states, and the key that states it.
 fn stated_architecture(object: &JsonObject<'_>) -> Option<(String, &'static str)> {
     const CLASS: &str = "_class_name";
@@ -90,6 +110,9 @@ impl<'a> ModelClass<'a> {
         // Nothing is known about the head of another class.
         if loaded.is_base || has_unknown_class {
             names.clear();
+        }
+        if loaded.is_base && ENCODERS.contains(&&*architecture) {
+            names.push("EncoderModel".to_owned());
         }
         Some(Self { architecture, key, object, names, custom, is_stated })
     }

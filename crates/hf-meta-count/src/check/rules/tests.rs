@@ -215,7 +215,7 @@ fn kind(found: &Mismatch) -> String {
 fn sound_checkpoints_have_no_mismatch() {
     let mut found = Vec::new();
     let mut checkpoints = 0;
-    for folder in ["moe", "quantized", "adapters", "diffusers", "transformers"] {
+    for folder in ["moe", "quantized", "adapters", "diffusers", "transformers", "timm"] {
         for entry in fixtures().join(folder).read_dir().unwrap() {
             let path = entry.unwrap().path();
             let text = std::fs::read_to_string(&path).unwrap();

@@ -302,11 +302,14 @@ impl Layout {
         self.configs.contains(path)
     }
 
-    /// Returns whether a folder contains weights, in any format.
+    /// Returns whether a folder contains weights, in any format, that are not in one of `others`.
     #[doc(hidden)]
-    pub fn has_weights(&self, folder: &str) -> bool {
-        let is_inside =
-            |found: &str| found == folder || folder.is_empty() || is_below(found, folder);
+    pub fn has_weights(&self, folder: &str, others: &[&str]) -> bool {
+        let is_inside = |found: &str| {
+            let is_other = |other: &&str| found == *other || is_below(found, other);
+            let is_here = found == folder || folder.is_empty() || is_below(found, folder);
+            is_here && !others.iter().any(is_other)
+        };
         self.sets.iter().any(|set| is_inside(&set.name.folder))
             || self.foreign.iter().any(|found| is_inside(found))
     }
