@@ -11,7 +11,7 @@ use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hf_meta_inspect::{Call, Files, Inspected, Settings};
 use percent_encoding::percent_decode_str;
@@ -22,14 +22,13 @@ use self::cache_lookup::FoundCommit;
 pub(crate) use self::files::CallFiles;
 pub(crate) use self::options::ReadOptions;
 use crate::base::meter::CallMeter;
-use crate::cache::{CacheMode, CachedRefAge, HeaderBytes};
+use crate::cache::{CachedRefAge, HeaderBytes};
 use crate::error::{Error, ErrorKind};
 use crate::formats::weight_sets::{WeightSet, is_shard_pattern};
 use crate::formats::{Formats, RepoPath};
 use crate::hub::HubReportedCount;
-use crate::memory::MemoryOptions;
 use crate::results::VerifyReport;
-use crate::results::{CountReport, FetchStats, Plan, SafetensorsParseFromRepo, Weights};
+use crate::results::{CountReport, FetchStats, SafetensorsParseFromRepo, Weights};
 use crate::steps::Target;
 
 /// One call of a model.

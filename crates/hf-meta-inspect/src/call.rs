@@ -27,6 +27,7 @@ pub struct Call {
 
 /// The inputs of a call.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the options of a call are independent")]
 pub struct Settings {
     /// The name of the source, as shown in the result.
     pub source: String,

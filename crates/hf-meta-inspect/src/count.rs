@@ -3,7 +3,7 @@
 use hf_meta_count::check::last_checkpoint;
 use hf_meta_count::memory::{CacheError, CacheLayout};
 use hf_meta_count::results::{CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
-use hf_meta_count::steps::BuiltReport;
+use hf_meta_count::steps::{BuiltReport, ConfigFile};
 use hf_meta_format::formats::RepoPath;
 use hf_meta_format::formats::safetensors::IndexError;
 
@@ -97,7 +97,7 @@ impl SetReader {
         let config = match config {
             Some(config) => config?,
             None if memory.is_some() && !builder.describes_cache() => self.read_config().await?,
-            None => Default::default(),
+            None => ConfigFile::default(),
         };
         let find_other = move || {
             let other = builder.other_config_file(&config.configs);

@@ -339,6 +339,7 @@ impl Error {
     #[doc(hidden)]
     /// Converts the error of one shard into the error of the call. A shard that is missing from a cache may exist in the
     /// repository.
+    #[must_use]
     pub fn of_shard(self) -> Self {
         match self {
             Self::FileNotFound { file, source } if !source.is::<HubCacheMiss>() => {
@@ -364,7 +365,9 @@ impl Error {
             Self::InvalidSource(_) => ErrorKind::InvalidSource,
             Self::InvalidSetting { .. } => ErrorKind::InvalidSettings,
             Self::InvalidOption { .. } => ErrorKind::InvalidOption,
-            Self::Refused { kind, .. } | Self::StoreFailed { kind, .. } => *kind,
+            Self::Refused { kind, .. }
+            | Self::StoreFailed { kind, .. }
+            | Self::Reader { kind, .. } => *kind,
             Self::OverBudget { .. } => ErrorKind::Refused,
             Self::FileNotFound { .. } => ErrorKind::FileNotFound,
             // Other programs, and other kinds of pickles, use the extensions of checkpoints.
@@ -398,7 +401,6 @@ impl Error {
             },
             Self::DeadlineExceeded { .. } => ErrorKind::Timeout,
             Self::Io { .. } => ErrorKind::LocalIo,
-            Self::Reader { kind, .. } => *kind,
         }
     }
 

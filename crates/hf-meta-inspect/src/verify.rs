@@ -149,16 +149,16 @@ impl Call {
     }
 
     /// Reads every header of a set and reports all findings. `is_first` adds the findings about the repository, and
-    /// `shares` is the number of sets that are read concurrently.
+    /// `concurrent` is the number of sets that are read concurrently.
     async fn verify_weights(
         &self,
         located: Located,
         layout: Option<&Layout>,
         is_first: bool,
-        shares: u64,
+        concurrent: u64,
     ) -> Result<VerifyReport, Error> {
         let Located { path, weights, files, .. } = located;
-        let set = SetReader::new(self, files, path.clone()).sharing(shares).continuing();
+        let set = SetReader::new(self, files, path.clone()).sharing(concurrent).continuing();
         let (number, reads) = match Box::pin(set.read(weights)).await {
             Ok(reads) => (reads.shards.len().max(1), reads),
             Err(error @ Error::InvalidIndex { .. }) => {

@@ -27,7 +27,7 @@ use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
 use self::js_files::JsFiles;
-pub use self::js_files::{Failure, JsPart, Reader};
+pub use self::js_files::{Failure, Reader};
 use self::options::Options;
 
 /// A checkpoint whose headers were read.
