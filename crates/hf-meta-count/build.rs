@@ -15,7 +15,8 @@ const LINES: [&str; 3] = ["architectures", "classes", "vllm"];
 /// The tables of blocks with a name and lines, of which each becomes a line with tabs.
 const RULES: [&str; 2] = ["renames", "defaults"];
 /// The tables of modules. Their header explains the words.
-const MODULES: [&str; 3] = ["layouts", "gguf_layouts", "diffusers_layouts"];
+const MODULES: [&str; 4] =
+    ["layouts", "gguf_layouts", "diffusers_layouts", "sentence_transformers_layouts"];
 
 fn main() {
     let mut packed = Packed::default();

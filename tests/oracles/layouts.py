@@ -474,7 +474,6 @@ class Layout:
         for key in self.values.scalars:
             if key.startswith("len.") or "chunk_size" in key:
                 continue
-            numbers = {found.get(key) for found in flats}
             tests = [(f"{key}>=1", lambda found, layer: found[key] >= 1), (f"{key}==0", lambda found, layer: found[key] == 0), (f"{key}==1", lambda found, layer: found[key] == 1), (f"{key}>=2", lambda found, layer: found[key] >= 2)]
             if is_layered:
                 tests += [(f"layer>={key}", lambda found, layer: layer >= found[key]), (f"layer<{key}", lambda found, layer: layer < found[key]),

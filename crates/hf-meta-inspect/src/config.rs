@@ -68,7 +68,12 @@ impl SetReader {
         let path = self.next_to_weights(name);
         let json = match self.files.load(&path, self.call.settings.limits.config).await {
             Ok(file) => file.bytes,
-            Err(error) if error.is_not_found() || error.is_denied() => return Ok(()),
+            Err(error) if error.is_not_found() || error.is_denied() => {
+                // The file may exist in the repository without being in the cache.
+                let is_certain = matches!(&error, Error::FileNotFound { source, .. } if !source.is::<HubCacheMiss>());
+                config.missing = is_certain.then_some(name);
+                return Ok(());
+            }
             Err(Error::TooLarge { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };

@@ -43,14 +43,14 @@ impl Call {
         main: &RepoPath,
     ) -> Result<Vec<WeightSet>, Error> {
         let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
-        let components = match layout.components_file(main) {
+        let components = match layout.pipeline_of(main) {
             Some(path) => {
                 let json = files.load(path, self.settings.limits.config).await?.bytes;
                 pipeline_components(path, &json).unwrap_or_default()
             }
             None => Vec::new(),
         };
-        let loaded = layout.loaded_with(main, &components).into_iter();
+        let loaded = layout.loaded_with(Some(main), &components).into_iter();
         Ok(loaded.filter(|set| set.path != main.path).cloned().collect())
     }
 

@@ -38,6 +38,12 @@ impl Call {
                 let read = files.files.load(path, self.settings.limits.config).await;
                 let json = read.map(|read| read.bytes.to_vec());
                 verification.add_components(path, json.map_err(|error| file_finding(path, error)));
+                for path in verification.config_files() {
+                    let read = files.files.load(&path, self.settings.limits.config).await;
+                    let json = read.map(|read| read.bytes.to_vec());
+                    let json = json.map_err(|error| file_finding(&path, error));
+                    verification.add_config(path, json);
+                }
             }
             let sets = verification.missing_sets(&report, self.settings.all_sets);
             Box::pin(self.verify_sets(&sets, layout, &mut report, &mut files)).await?;

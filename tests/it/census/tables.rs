@@ -15,6 +15,7 @@ use hf_meta_census::{
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
+use serde_json::json;
 
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support;
@@ -226,7 +227,11 @@ async fn a_pipeline_is_the_sum_of_its_components_and_a_model_of_its_files() {
 async fn a_model_has_at_most_a_hundred_components() {
     let weights = || File::safetensors([("a", "F32", &[2][..])]);
     let repo = |name: &str, modules: usize| {
-        let index = Repo::new(name).file("modules.json", File::from_bytes("[]"));
+        let paths = (0..modules).map(|at| format!("{at}_Dense")).chain([String::new()]);
+        let listed =
+            paths.map(|path| json!({ "type": "sentence_transformers.models.Dense", "path": path }));
+        let listed = json!(listed.collect::<Vec<_>>()).to_string();
+        let index = Repo::new(name).file("modules.json", File::from_bytes(listed));
         (0..modules).fold(index.file("model.safetensors", weights()), |repo, at| {
             repo.file(&format!("{at}_Dense/model.safetensors"), weights())
         })

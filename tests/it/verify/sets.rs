@@ -1,5 +1,7 @@
 //! `verify` checks the weight sets that a loader loads, and names the others; `--all` checks every set.
 
+use std::collections::HashSet;
+
 use hf_meta::results::{Finding, Severity};
 use hf_meta::{Client, Source, VerifyReport};
 use serde_json::{Value, json};
@@ -20,7 +22,11 @@ fn listed_pipeline(id: &str) -> Repo {
         "transformer": ["diffusers", "FluxTransformer2DModel"],
         "vae": ["diffusers", "AutoencoderKL"],
     });
-    pipeline(id).file("model_index.json", File::from_bytes(index.to_string()))
+    let repo = pipeline(id).file("model_index.json", File::from_bytes(index.to_string()));
+    let folders = ["text_encoder", "transformer", "vae"];
+    folders.iter().fold(repo, |repo, folder| {
+        repo.file(&format!("{folder}/config.json"), File::from_bytes("{}"))
+    })
 }
 
 async fn verify(hub: &LocalHub, id: &str, all: bool) -> VerifyReport {
@@ -314,10 +320,73 @@ fn the_folders_of_changed_files_are_checked() {
 async fn all_modules_of_a_sentence_transformers_model_are_checked() {
     let files = ["modules.json", "model.safetensors", "2_Dense/model.safetensors"];
     let checkpoint = ["checkpoint-5/modules.json", "checkpoint-5/model.safetensors"];
-    let hub = LocalHub::start([repo("org/st", &[&files[..], &checkpoint].concat())]).unwrap();
-    let (sets, others) = checked(&verify(&hub, "org/st", false).await);
-    assert_eq!(sets, ["model.safetensors", "2_Dense/model.safetensors"]);
+    let modules = json!([
+        { "type": "sentence_transformers.models.Transformer", "path": "" },
+        { "type": "sentence_transformers.models.Dense", "path": "2_Dense" },
+    ]);
+    let repo = repo("org/st", &[&files[..], &checkpoint].concat())
+        .file("modules.json", File::from_bytes(modules.to_string()))
+        .file("config.json", File::from_bytes("{}"));
+    let hub = LocalHub::start([repo]).unwrap();
+    let (mut sets, others) = checked(&verify(&hub, "org/st", false).await);
+    // The Dense module has no configuration.
+    assert_eq!(sets.remove(0), "model.safetensors \"missingConfig\"");
+    assert_eq!(sets, ["2_Dense/model.safetensors"]);
     assert_eq!(others, ["checkpoint-5/model.safetensors"]);
+}
+
+/// The widths of an encoder's modules, and of a pipeline's components, are compared before anything is loaded.
+#[tokio::test]
+async fn parts_that_do_not_fit_each_other_are_found() {
+    let text = |json: Value| File::from_bytes(json.to_string());
+    let modules = json!([
+        { "type": "sentence_transformers.models.Transformer", "path": "" },
+        { "type": "sentence_transformers.models.Pooling", "path": "1_Pooling" },
+        { "type": "sentence_transformers.models.Dense", "path": "2_Dense" },
+    ]);
+    let encoder = |inputs: u64| {
+        let dense = json!({ "in_features": inputs, "out_features": 8, "bias": false });
+        Repo::new("org/st")
+            .file("modules.json", text(modules.clone()))
+            .file("config.json", text(json!({ "hidden_size": 16 })))
+            .file("model.safetensors", File::safetensors([("x", "F32", &[16][..])]))
+            .file(
+                "1_Pooling/config.json",
+                text(json!({ "word_embedding_dimension": 16, "pooling_mode_mean_tokens": true })),
+            )
+            .file("2_Dense/config.json", text(dense))
+            .file(
+                "2_Dense/model.safetensors",
+                File::safetensors([("linear.weight", "F32", &[8, inputs][..])]),
+            )
+    };
+    for (inputs, kinds) in [(16, vec![]), (24, vec!["widthMismatch"])] {
+        let hub = LocalHub::start([encoder(inputs)]).unwrap();
+        let report = verify(&hub, "org/st", false).await;
+        let found: Vec<_> = report
+            .findings()
+            .iter()
+            .map(|found| serde_json::to_value(found).unwrap()["kind"].clone())
+            .collect();
+        assert_eq!(
+            (found, report.loader),
+            (kinds.iter().map(|kind| json!(kind)).collect(), Some("sentence-transformers")),
+            "{inputs}"
+        );
+        // No file is requested twice.
+        let log = hub.log();
+        let sent =
+            log.iter().map(|request| (request.host, &request.path, &request.query, &request.range));
+        let distinct: HashSet<_> = sent.collect();
+        assert_eq!(distinct.len(), log.len(), "{log:?}");
+    }
+    let broken = encoder(16).file("modules.json", text(json!([{ "path": "" }])));
+    let hub = LocalHub::start([broken]).unwrap();
+    let report = verify(&hub, "org/st", false).await;
+    let [Finding::InvalidConfig { reason, .. }] = &report.findings()[..] else {
+        panic!("{:?}", report.findings())
+    };
+    assert_eq!(reason, "module 0 has no `type`");
 }
 
 /// A folder is checked like a repository.
@@ -450,10 +519,10 @@ async fn the_requests_of_a_verification_are_exact() {
         }
     }
     let expected = [
-        // Two names, the listing, three components, `model_index.json`, the configurations of the components and of the
-        // root, of which none exists, and redirects of small files.
-        (21, 8, 2_694),
-        (26, 12, 2_839),
+        // Two names, the listing, three components, `model_index.json`, the configurations of the components, and
+        // redirects of small files.
+        (21, 8, 3_014),
+        (26, 12, 3_161),
         // Each header fits the first range.
         (4, 1, 1_051_022),
         (12, 11, 11_536_782),
@@ -473,7 +542,7 @@ async fn checkpoints_of_a_pipeline_are_not_components() {
     let (sets, others) = checked(&verify(&hub, "org/pipeline", false).await);
     assert_eq!((sets.len(), &*others[0]), (3, checkpoint));
     let (sets, others) = checked(&verify(&hub, "org/broken", false).await);
-    assert_eq!(sets, [format!("{TRANSFORMER} \"unusableConfig\"")]);
+    assert_eq!(sets, [format!("{TRANSFORMER} \"invalidConfig\"")]);
     assert_eq!(others.len(), 5);
 }
 
@@ -536,7 +605,7 @@ fn pickled_adapters_are_checked_and_described() {
     for (id, expected) in [
         ("org/sound", &["pickledWeights"][..]),
         ("org/rank", &["pickledWeights", "rankMismatch"]),
-        ("org/invalid", &["unusableConfig", "pickledWeights"]),
+        ("org/invalid", &["invalidConfig", "pickledWeights"]),
         ("org/diffusers", &["pickledWeights"]),
     ] {
         let done = run(&hub, &["verify", id, "--json"]);

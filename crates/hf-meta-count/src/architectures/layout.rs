@@ -1,4 +1,4 @@
-//! The modules of an architecture, from the tables `layouts.txt`, `gguf_layouts.txt` and `diffusers_layouts.txt`.
+//! The modules of an architecture, from the tables whose names end with `layouts.txt`.
 //!
 //! The header of `layouts.txt` explains the text that people read. `build.rs` packs it, so that a program contains fewer
 //! bytes and parses the line of one architecture only:

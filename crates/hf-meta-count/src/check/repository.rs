@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 
 use crate::results::{Finding, VerifiedSet, VerifyReport, bounded};
-use crate::steps::{Target, pipeline_components};
-use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
+use crate::steps::{Parts, Target};
+use hf_meta_format::formats::safetensors::{SafetensorsIndexJson, WEIGHTS_NAME};
 use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
 use hf_meta_format::formats::{DetectedFormat, RepoPath, WeightsKind, clip};
 
@@ -16,8 +16,10 @@ const MAX_SETS: usize = 1_000;
 pub struct Verification<'a> {
     layout: &'a Layout,
     main: Option<&'a WeightSet>,
-    /// The folders of the components of a pipeline.
-    components: Vec<RepoPath>,
+    /// The parts that the loader builds.
+    parts: Parts,
+    /// The configurations of parts without weights, by folder.
+    configs: Vec<(RepoPath, Vec<u8>)>,
     /// The sets that a loader loads.
     loaded: Vec<&'a WeightSet>,
     target: &'a Target,
@@ -32,46 +34,58 @@ impl<'a> Verification<'a> {
             Some(read) => layout.find(&read.path).filter(|_| target.is_folder()),
             None => layout.main(),
         };
-        let (components, loaded, findings) = Default::default();
-        Self { layout, main, components, loaded, target, findings }
+        let (parts, configs, loaded, findings) = Default::default();
+        Self { layout, main, parts, configs, loaded, target, findings }
     }
 
-    /// Returns the file that lists the components of a pipeline.
+    /// Returns the file that lists the parts of the model: the components of a pipeline, or the modules of
+    /// sentence-transformers. A pipeline may lack its main component.
     pub fn components_file(&self) -> Option<&'a RepoPath> {
-        self.layout.components_file(self.main?)
+        match self.main {
+            Some(main) => self.layout.pipeline_of(main),
+            None => self.layout.own_pipeline().filter(|_| self.target.is_folder()),
+        }
     }
 
     /// Adds the content of the [components file](Self::components_file), or the reason why it is unavailable. Adds a
-    /// finding for each component that is missing.
+    /// finding for each file that a part lacks.
     pub fn add_components(&mut self, path: &RepoPath, json: Result<Vec<u8>, Finding>) {
-        let file = clip(path.as_str());
         let listed = json.and_then(|json| {
-            let reason = DetectedFormat::recognize(&json).map_or_else(
-                || "it is not a JSON object".to_owned(),
-                |found| format!("the file looks like {found}"),
-            );
-            let unusable = || Finding::UnusableConfig { file: file.clone(), reason };
-            pipeline_components(path, &json).ok_or_else(unusable)
+            let file = clip(path.as_str());
+            if let Some(found) = DetectedFormat::recognize(&json) {
+                let reason = format!("the file looks like {found}");
+                return Err(Finding::UnusableConfig { file, reason });
+            }
+            Parts::read(path, &json).map_err(|reason| Finding::InvalidConfig { file, reason })
         });
         match listed {
-            Ok(components) => self.components = components,
+            Ok(parts) => self.parts = parts,
             Err(finding) => self.findings.push(finding),
         }
         // A pipeline has a dozen components.
-        self.components.truncate(MAX_SETS);
-        let layout = self.layout;
-        let missing = self.components.iter().filter(|path| !layout.has_component(path.as_str()));
-        self.findings.extend(bounded(missing.map(|folder| Finding::MissingComponent {
-            component: clip(folder.as_str()),
-            file: file.clone(),
-        })));
+        self.parts.parts.truncate(MAX_SETS);
+        self.findings.extend(bounded(self.parts.missing(path, self.layout).into_iter()));
+    }
+
+    /// Returns the configurations of parts without weights, which state the widths between two others.
+    pub fn config_files(&self) -> Vec<RepoPath> {
+        let paths = self.parts.configs().filter(|path| self.layout.has_config(path));
+        paths.take(MAX_SETS).collect()
+    }
+
+    /// Adds one of the [configurations](Self::config_files), or the reason why it is unavailable.
+    pub fn add_config(&mut self, path: RepoPath, json: Result<Vec<u8>, Finding>) {
+        match json {
+            Ok(json) => self.configs.push((path, json)),
+            Err(finding) => self.findings.push(finding),
+        }
     }
 
     /// Returns the sets to verify that the report lacks: the ones that are loaded, and with `all` every set of a folder.
     pub fn missing_sets(&mut self, report: &VerifyReport, all: bool) -> Vec<&'a WeightSet> {
         let others = if all && self.target.is_folder() { &self.layout.sets[..] } else { &[] };
-        let loaded = |main| self.layout.loaded_with(main, &self.components);
-        self.loaded = self.main.map_or_else(Vec::new, loaded);
+        let folders: Vec<_> = self.parts.folders().cloned().collect();
+        self.loaded = self.layout.loaded_with(self.main, &folders);
         self.loaded.truncate(MAX_SETS);
         let mut known: HashSet<_> = report.sets.iter().map(|set| &set.path).collect();
         let mut sets: Vec<_> = self.loaded.iter().copied().chain(others).collect();
@@ -99,8 +113,22 @@ impl<'a> Verification<'a> {
         let unexpected = bounded(report.sets.iter().filter_map(|set| self.unexpected_name(set)));
         let checkpoint =
             report.sets.first().and_then(|set| last_checkpoint(self.layout, &set.path));
-        let findings = self.findings.into_iter().chain(twins).chain(unlisted).chain(unexpected);
-        findings.chain(checkpoint).for_each(|finding| report.push(finding));
+        let configs = report.sets.iter().filter_map(|set| {
+            let config = set.config.clone()?;
+            Some((RepoPath::join(set.path.folder().as_ref(), "config.json"), config))
+        });
+        let joins = self.parts.joins(&configs.chain(self.configs).collect::<Vec<_>>());
+        report.loader = self.parts.loader.or(report.loader);
+        let findings = self.findings.into_iter().chain(joins).chain(twins).chain(unlisted);
+        let findings: Vec<_> = findings.chain(unexpected).chain(checkpoint).collect();
+        // Without any weights there is no set that could have a finding.
+        if report.sets.is_empty() && !findings.is_empty() {
+            let path = RepoPath::join(None, WEIGHTS_NAME);
+            report.sets.push(VerifiedSet::new(path, 0, Vec::new()));
+        }
+        for finding in findings {
+            report.push(finding);
+        }
     }
 
     /// Returns the indexes next to the loaded single files that have no shards, as far as their names show. One that lists

@@ -7,11 +7,14 @@ use super::gguf::{check_gguf, gguf_config};
 use super::rules::{self, LoadedAs};
 use super::shard_numbers::check_shard_numbers;
 use crate::count::Configs;
+use crate::count::config::ADAPTER_CONFIG;
+use crate::results::adapter::PEFT_PREFIX;
 use crate::results::{
     ConfigCheck, FetchStats, Finding, ParameterSources, StatedLoader, VerifiedSet, VerifyReport,
     bounded, is_valid,
 };
 use crate::steps::{BuiltReport, ConfigFile, ReportBuilder, check_count};
+use hf_meta_format::base::json_object::{JsonObject, parse, standard_json};
 use hf_meta_format::formats::gguf::Gguf;
 use hf_meta_format::formats::{Format, Formats, Headers, RepoPath, all_tensors, clip};
 
@@ -91,6 +94,12 @@ impl SetCheck {
         if adapter.is_some() {
             let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
             self.set.findings.extend(found);
+            let is_missing = config.missing == Some(ADAPTER_CONFIG);
+            if is_missing && is_written_by_peft(&self.set.path, &builder.headers) {
+                let folder = self.set.path.folder();
+                let file = clip(RepoPath::join(folder.as_ref(), ADAPTER_CONFIG).as_str());
+                self.set.findings.push(Finding::MissingConfig { file, loader: "PEFT" });
+            }
         }
         let json = config.json.as_deref().filter(|_| !config.is_of_root);
         let adapter_json = config.configs.adapter().filter(|_| adapter.is_some());
@@ -114,8 +123,12 @@ impl SetCheck {
         });
         set.findings.extend(bounded(spaces));
         (set.valid_files, set.tensors) = (builder.files, builder.tensors);
+        set.config = config.json.clone().filter(|_| !config.is_of_root);
         let fetch = FetchStats { weight_bytes: builder.file_bytes, ..FetchStats::default() };
-        VerifyReport { filepaths, sets: vec![set], adapter, fetch, ..VerifyReport::default() }
+        let is_peft = adapter.as_deref().map(|adapter| adapter.format == "peft");
+        let loader = loader(&set.path, config, &builder.headers, is_peft);
+        let sets = vec![set];
+        VerifyReport { loader, filepaths, sets, adapter, fetch, ..VerifyReport::default() }
     }
 
     /// Adds the findings about the headers and the count. Adds the count if it is right.
@@ -205,6 +218,37 @@ impl SetCheck {
         let is_other = |finding: &Finding| matches!(finding, Finding::UnindexedTensor { .. });
         self.is_complete && is_valid(&self.set.findings) && !self.set.findings.iter().any(is_other)
     }
+}
+
+/// Returns the library that loads weights. `is_peft` is true for an adapter of PEFT, and false for another adapter.
+fn loader(
+    path: &RepoPath,
+    config: &ConfigFile,
+    headers: &Headers,
+    is_peft: Option<bool>,
+) -> Option<&'static str> {
+    const KEYS: [(&str, &str); 3] =
+        [("_class_name", "diffusers"), ("model_type", "transformers"), ("pretrained_cfg", "timm")];
+
+    if let Some(is_peft) = is_peft {
+        return is_peft.then_some("peft");
+    }
+    if Formats::built_in().find_or_safetensors(path).name() == Gguf.name() {
+        return Some("llama.cpp");
+    }
+    let mut metadata = headers.iter().filter_map(|(_, header)| header.metadata()?.get("format"));
+    if metadata.any(|format| format == "mlx") {
+        return Some("mlx");
+    }
+    let json = standard_json(config.json.as_deref()?);
+    let object = parse::<JsonObject<'_>>(&json).ok()?;
+    KEYS.into_iter().find(|(key, _)| object.raw(key).is_some()).map(|(_, loader)| loader)
+}
+
+/// Returns whether PEFT wrote an adapter, which it loads with `adapter_config.json` only. Others have no such file.
+fn is_written_by_peft(path: &RepoPath, headers: &Headers) -> bool {
+    path.file_name().as_str().starts_with("adapter_model")
+        || all_tensors(headers).take(1).any(|(name, _)| name.starts_with(PEFT_PREFIX))
 }
 
 /// Returns whether the model drafts tokens for another one, as EAGLE heads do. It projects several hidden states of that

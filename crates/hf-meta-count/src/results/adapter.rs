@@ -15,7 +15,7 @@ use hf_meta_format::formats::{FileHeader, Headers, RepoPath, TensorInfo, all_ten
 const MAX_NAMES: usize = 10_000;
 
 /// The methods, from a table that explains itself.
-static METHODS: LazyLock<Vec<AdapterMethod>> = LazyLock::new(|| {
+pub(crate) static METHODS: LazyLock<Vec<AdapterMethod>> = LazyLock::new(|| {
     let lines = include_str!("adapters.txt").lines().filter(|line| !line.starts_with('#'));
     lines.map(AdapterMethod::parse).collect()
 });
@@ -79,9 +79,21 @@ pub struct Adapter {
     pub alpha_source: Option<&'static str>,
     /// The names of the adapted modules according to the configuration, or else the last parts of their names.
     pub target_modules: BTreeSet<String>,
-    /// The inputs and outputs of each module, by its name in the base model.
+    /// The outputs and inputs of each module, by its name in the base model; `None` for unknown ones.
     #[serde(skip)]
-    pub(crate) shapes: BTreeMap<String, [u64; 2]>,
+    pub(crate) shapes: BTreeMap<String, [Option<u64>; 2]>,
+    /// The contents of an adapter of PEFT.
+    #[serde(skip)]
+    pub(crate) stored: Option<StoredAdapter>,
+}
+
+/// The files of an adapter of PEFT.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredAdapter {
+    /// The content of `adapter_config.json`.
+    pub(crate) json: Vec<u8>,
+    /// The names and shapes of all tensors.
+    pub(crate) tensors: Vec<(String, Vec<u64>)>,
 }
 
 /// The prefix of names that PEFT writes.
@@ -174,10 +186,10 @@ impl<'a> AdaptedModule<'a> {
     }
 
     /// Returns the outputs and inputs.
-    fn shape(&self) -> Option<[u64; 2]> {
+    fn shape(&self) -> [Option<u64>; 2] {
         let product = |one, other| self.side(one)?.checked_mul(self.side(other)?);
         let side = |side, one, other| self.side(side).or_else(|| product(one, other));
-        Some([side('o', 'a', 'c')?, side('i', 'b', 'd')?])
+        [side('o', 'a', 'c'), side('i', 'b', 'd')]
     }
 }
 
@@ -324,12 +336,16 @@ impl Adapter {
             // A replicated layer has another number in the base model.
             let is_replicated =
                 config.is_some_and(|config| config.raw("layer_replication").is_some());
-            if let Some(shape) = module.shape().filter(|_| !is_replicated) {
-                adapter.shapes.insert(name.to_owned(), shape);
+            if !is_replicated {
+                adapter.shapes.insert(name.to_owned(), module.shape());
             }
         }
         let is_peft = configs.iter().any(|config| json.is_some() && config.method().is_some());
         adapter.format = if is_peft { "peft" } else { format(&found) };
+        let tensors = || all_tensors(headers).map(|(name, tensor)| (name.to_owned(), tensor.shape));
+        let stored = json.as_deref().filter(|_| is_peft);
+        adapter.stored =
+            stored.map(|json| StoredAdapter { json: json.to_vec(), tensors: tensors().collect() });
         adapter.add_configs(&configs);
         let base = ["ss_base_model_version", "modelspec.architecture", "ss_sd_model_name"];
         let mut base = base.iter().filter_map(|key| metadata(headers, key));

@@ -253,6 +253,20 @@ findings! {
     Error InvalidConfig { file: String, reason: String }
     "`{file}` is invalid{effect}: {reason}", effect = unusable_effect(file);
 
+    /// Two parts of a repository, such as a text encoder and the attention that reads its results, have different widths.
+    /// `file` is the configuration with `key`, and `other` names the other part.
+    Error WidthMismatch { file: String, key: String, found: u64, other: String, expected: u64 }
+    "`{file}` states {found} in `{key}`, but the width of `{other}` is {expected}",
+    found = thousands(*found), expected = thousands(*expected);
+
+    /// The configuration of a component belongs to another class than the pipeline loads.
+    Error OtherClass { file: String, found: String, component: String, expected: String }
+    "`{file}` belongs to `{found}`, but the pipeline loads `{component}` as `{expected}`";
+
+    /// A configuration is missing without which a loader does not load the weights.
+    Error MissingConfig { file: String, loader: &'static str }
+    "`{file}` is missing, without which {loader} does not load the weights";
+
     /// The files contain no tensors.
     Error NoTensors
     "the files contain no tensors";
@@ -440,8 +454,9 @@ pub fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
 
 /// Returns the effect of an unusable configuration on the count. The description of an adapter has none.
 fn unusable_effect(file: &str) -> &'static str {
-    let is_adapter = file.ends_with(ADAPTER_CONFIG);
-    if is_adapter { "" } else { ", so packed weights are counted as stored" }
+    let is_other =
+        [ADAPTER_CONFIG, "model_index.json", "modules.json"].iter().any(|end| file.ends_with(end));
+    if is_other { "" } else { ", so packed weights are counted as stored" }
 }
 
 fn shared_text(tensor: &str, stored_in: &str) -> String {
@@ -540,6 +555,8 @@ mismatches! {
     Error NoHead "the head of {module} is missing: all tensors belong to its base model";
     /// All modules with the same start of their names are missing.
     Error MissingModules "{module} is missing, with its {found}";
+    /// No tensor has a name of the class that the configuration states, so that its loader loads none.
+    Error ForeignNames "no tensor has a name of `{expected}` (`{key}`); the first one is {module}";
     /// The recipe implies another shape of a part of a packed module.
     Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
     /// A packed module lacks a part that the recipe implies.
@@ -566,8 +583,23 @@ mismatches! {
     Error EmptyAdapter "{module} contains no tensors";
     /// An adapted module has another rank than its configuration states.
     Error RankMismatch "{module} has rank {found}, but `{key}` states {expected}";
+    /// An adapter lacks the tensors of a module of the base model that its targets select. PEFT initializes them.
+    Error MissingAdapterPart
+    "the adapter does not store {module}, which `{key}` selects in the base model, so PEFT initializes it";
+    /// The targets select none of the modules that an adapter stores.
+    Error NoTarget "`{key}` selects none of the stored modules, such as {module}, so PEFT loads none";
+    /// The tensors of an adapter belong to another method than its configuration states.
+    Error OtherMethod "`{key}` is {expected}, but {module} is adapted by {found}";
+    /// The configuration of an adapter lacks a key without which PEFT does not load it.
+    Error MissingConfigKey "`{key}` is missing in the configuration, without which PEFT does not load the adapter";
+    /// The names of an adapter's tensors contain the name of the adapter.
+    Error NamedAdapter "the names of {module} end with the adapter's name `{found}`, so PEFT loads none of its tensors";
+    /// The names of an adapter begin with a prefix that PEFT does not read.
+    Error IgnoredNames "names begin with {module} instead of {expected}, so PEFT loads no tensor";
     /// An adapter belongs to a module that the base model lacks, although other layers have it.
     Error MissingBaseModule "the base model has no module {module}, unlike in other layers";
+    /// The names of an adapter's tensors contain the name of the adapter, and there is no configuration.
+    Warning NamedParts "the names of {module} end with the adapter's name `{found}`, so PEFT and ComfyUI load none of its tensors";
     /// The numerator of the scaling factor is missing, so that loaders assume one.
     Warning MissingAlpha "{module} is missing, so loaders assume {found}";
     /// The configuration does not select an adapted module, so that loaders ignore it.

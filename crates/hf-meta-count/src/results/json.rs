@@ -133,6 +133,7 @@ serialize_as_objects! {
         "commit" ? &report.commit,
         "valid": report.is_valid(),
         "complete": report.is_complete(),
+        "loader" ? &report.loader,
         "filepaths": report.filepaths,
         "files": report.sets.iter().map(|set| set.files).sum::<usize>(),
         "validFiles": report.sets.iter().map(|set| set.valid_files).sum::<usize>(),

@@ -27,6 +27,9 @@ pub struct VerifyReport {
     pub source: String,
     /// The commit of the files, or `None` if the source has no commits.
     pub commit: Option<CommitSha>,
+    /// The library or program that loads the first set: `diffusers`, `llama.cpp`, `mlx`, `peft`, `sentence-transformers`,
+    /// `timm` or `transformers`; `None` if nothing decides it.
+    pub loader: Option<&'static str>,
     /// The paths of the files that were checked, the index first.
     pub filepaths: Vec<RepoPath>,
     /// The result of each set that was checked, the main set first.
@@ -58,6 +61,8 @@ pub struct VerifiedSet {
     pub config_check: ConfigCheck,
     /// All findings, grouped by kind. The first set also has the findings about the repository.
     pub findings: Vec<Finding>,
+    /// The content of `config.json` in the folder of the set.
+    pub(crate) config: Option<Vec<u8>>,
     /// The loader that the configuration next to the weights states.
     pub(crate) loader: Option<StatedLoader>,
 }
@@ -101,8 +106,17 @@ impl VerifiedSet {
     /// Creates the result of the set at `path`, which should have `files` files, none of which was read.
     pub(crate) fn new(path: RepoPath, files: usize, findings: Vec<Finding>) -> Self {
         let (parameters, config_check) = (ParameterSources::default(), ConfigCheck::default());
-        let (valid_files, tensors, loader) = Default::default();
-        Self { path, files, valid_files, tensors, parameters, config_check, findings, loader }
+        Self {
+            path,
+            files,
+            valid_files: 0,
+            tensors: 0,
+            parameters,
+            config_check,
+            findings,
+            config: None,
+            loader: None,
+        }
     }
 }
 
@@ -134,6 +148,7 @@ impl VerifyReport {
         }
         self.fetch.weight_bytes = self.fetch.weight_bytes.saturating_add(other.fetch.weight_bytes);
         self.filepaths.extend(other.filepaths);
+        self.loader = self.loader.or(other.loader.filter(|_| self.sets.is_empty()));
         self.adapter = self.adapter.take().or(other.adapter.filter(|_| self.sets.is_empty()));
         self.sets.extend(other.sets);
     }

@@ -1,27 +1,15 @@
 //! The components of a pipeline, and the cache of all of them.
 
-use std::collections::BTreeSet;
-
-use serde_json::value::RawValue;
-
+use super::parts::Parts;
 use crate::memory::{CacheError, CacheLayout, Engine, MemoryOptions};
 use crate::results::CountReport;
-use hf_meta_format::base::json_object::{JsonObject, parse, read};
-use hf_meta_format::base::sort::Ordered;
 use hf_meta_format::formats::RepoPath;
-use hf_meta_format::formats::weight_sets::Layout;
+use hf_meta_format::formats::weight_sets::{Layout, PIPELINE};
 
-/// Returns the folders of the components that a diffusers pipeline lists in `model_index.json`. `index` is the path of
-/// that file and `json` its content. diffusers loads each component from the folder of its name; one that is not used
-/// is listed as `[null, null]` (`DiffusionPipeline.from_pretrained`).
+/// Returns the folders of the components that a diffusers pipeline lists in `model_index.json`, or of the modules that
+/// `modules.json` lists. `index` is the path of that file and `json` its content.
 pub fn pipeline_components(index: &RepoPath, json: &[u8]) -> Option<Vec<RepoPath>> {
-    let object = parse::<JsonObject<'_>>(json).ok()?;
-    let is_listed = |(name, value): &(&str, &RawValue)| {
-        !name.starts_with('_') && read::<[String; 2]>(value).is_some()
-    };
-    let names: BTreeSet<_> = object.entries().filter(is_listed).map(|(name, _)| name).ordered();
-    let folder = |name| RepoPath::join(index.folder().as_ref(), name);
-    Some(names.into_iter().map(folder).collect())
+    Some(Parts::read(index, json).ok()?.folders().cloned().collect())
 }
 
 /// Returns the cache of a model, given its own one and the number of `others` that are loaded with it. Nothing is
@@ -40,7 +28,9 @@ pub fn cache_of_all(
     let main = layout.find(path);
     let is_stored = options.engine == Engine::Stored;
     let is_without_cache = main.is_some_and(|main| {
-        layout.components_file(main).is_some() || is_stored && layout.pipeline_of(main).is_some()
+        let pipeline = layout.pipeline_of(main);
+        let is_diffusers = pipeline.is_some_and(|path| path.file_name().as_str() == PIPELINE);
+        is_diffusers || is_stored && pipeline.is_some()
     });
     match own {
         _ if is_without_cache => Ok(CacheLayout::without_cache("pipeline")),

@@ -1,6 +1,7 @@
 //! The configuration of a model, from the files that a call reads.
 
 use crate::count::Configs;
+use crate::count::config::ADAPTER_CONFIG;
 use crate::results::Finding;
 
 /// The name of the configuration file.
@@ -17,6 +18,8 @@ pub struct ConfigFile {
     pub is_of_root: bool,
     /// The reason a file is ignored; `None` if none is ignored.
     pub finding: Option<Finding>,
+    /// The other file, if the repository certainly does not have it.
+    pub missing: Option<&'static str>,
 }
 
 impl ConfigFile {
@@ -28,7 +31,7 @@ impl ConfigFile {
             Finding::InvalidConfig { file, reason }
         });
         let configs = parsed.unwrap_or_default();
-        Self { json: Some(json), configs, is_of_root: false, finding }
+        Self { json: Some(json), configs, finding, ..Self::default() }
     }
 
     /// Creates a configuration that is ignored for a reason.
@@ -42,7 +45,12 @@ impl ConfigFile {
     pub fn add_file(&mut self, name: &str, json: &[u8]) {
         if let Err(error) = self.configs.add_file(name, json) {
             let (file, reason) = (name.to_owned(), error.to_string());
-            self.finding.get_or_insert(Finding::UnusableConfig { file, reason });
+            // PEFT reads the configuration of an adapter first.
+            self.finding.get_or_insert(if name == ADAPTER_CONFIG {
+                Finding::InvalidConfig { file, reason }
+            } else {
+                Finding::UnusableConfig { file, reason }
+            });
         }
     }
 }

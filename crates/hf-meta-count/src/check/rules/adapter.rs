@@ -1,25 +1,25 @@
 //! Compares the parts of an adapter with each other, with its configuration and with the adapted model.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use super::recipe::mismatch;
-use super::stored_modules::OTHER_NAMES;
 use super::{MismatchKind, Mismatches, sides_text};
+use crate::count::DifferenceKind;
 use crate::count::config::{ModuleEntries, Pattern};
 use crate::count::name_pattern::NamePattern;
-use crate::count::{DifferenceKind, container_bits, split_name};
+use crate::results::Finding;
 use crate::results::adapter::{
-    AdaptedModule, Adapter, AdapterConfig, AdapterModules, PEFT_PREFIX, configs, decimal, is_kohya,
+    AdaptedModule, AdapterConfig, AdapterModules, METHODS, PEFT_PREFIX, configs, decimal, is_kohya,
     metadata,
 };
-use crate::results::diff::RenamedPrefix;
-use crate::results::{Finding, VerifyReport, Weights};
 use hf_meta_format::base::json_object::{JsonObject, number, read, standard_json};
-use hf_meta_format::base::sort::Ordered;
-use hf_meta_format::formats::Headers;
+use hf_meta_format::formats::{Headers, all_tensors};
 
 /// The rank and the `alpha` that PEFT uses if its configuration has none.
 const PEFT_DEFAULT: u64 = 8;
+
+/// The names that PEFT adds for classifiers, of which a model has one or none.
+pub(super) const CLASSIFIERS: [&str; 2] = ["classifier", "score"];
 
 /// The maximum number of regular expressions in a map of names.
 const MAX_EXPRESSIONS: usize = 100;
@@ -43,9 +43,23 @@ pub(crate) fn check_adapter(json: Option<&[u8]>, headers: &Headers) -> Vec<Findi
     for config in configs(json.as_deref(), headers) {
         check_config(&config, &adapter, &mut found);
         check_saved(&config, headers, &mut found);
+        check_tokens(&config, headers, &mut found);
+    }
+    if json.is_none() {
+        check_inner_names(&adapter, &mut found);
     }
     check_alphas(&adapter, headers, &mut found);
     found.into_findings()
+}
+
+/// Finds names of PEFT that contain the name of the adapter. Without a configuration, several programs read them.
+fn check_inner_names(adapter: &AdapterModules<'_>, found: &mut Mismatches) {
+    let mut slots = adapter.modules.iter().filter(|((_, slot), module)| {
+        slot.parse::<u32>().is_err() && module.parts.contains_key("lora_A")
+    });
+    if let Some(((module, slot), _)) = slots.find(|((_, slot), _)| !slot.is_empty()) {
+        found.add(MismatchKind::NamedParts, module, "", "", slot);
+    }
 }
 
 /// Checks that a module has all parts of its method, and that they agree on its rank and sides.
@@ -105,24 +119,32 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
     });
     let modules: Vec<_> = modules.collect();
     let Some(method) = method else {
+        check_missing_method(config, adapter, found);
         let rank = config.get("lora_parameters").and_then(|mlx: JsonObject<'_>| mlx.number("rank"));
         return check_ranks(&modules, |_| Some((rank?, "rank")), found);
     };
+    check_method(&method, adapter, found);
+    check_slots(config, adapter, found);
     check_statements(config, found);
     check_prefix(config, adapter, found);
     if method == "lora" {
         check_dora(config, adapter, found);
     }
-    if !matches!(&*method, "lora" | "loha" | "lokr") {
-        return;
-    }
     let targets = check_targets(config, &modules, found);
-    let rank = match config.raw("r").map(|value| (value, number(value))) {
-        None => PEFT_DEFAULT,
+    let has_default = matches!(&*method, "lora" | "loha" | "lokr");
+    let key = if method == "adalora" { "init_r" } else { "r" };
+    let rank = match config.raw(key).map(|value| (value, number(value))) {
+        None if has_default => PEFT_DEFAULT,
+        None => return,
         Some((_, Some(rank @ 1..))) => rank,
-        Some((value, _)) => return found.add_invalid("r", value.get()),
+        Some((_, Some(0))) if !has_default => return,
+        Some((value, _)) => return found.add_invalid(key, value.get()),
     };
     let pattern = config.get::<JsonObject<'_>>("rank_pattern").unwrap_or_default();
+    // AdaLoRA lists the parts of each rank that it keeps.
+    if method == "adalora" && pattern.entries().next().is_some() {
+        return;
+    }
     let entries: Vec<_> = pattern.entries().collect();
     let rules = module_entries(entries.iter().map(|(name, _)| *name), |entry| {
         let is_expression = entry.contains(['*', '+', '?', '\\', '[', '(', '^', '$', '|', '{']);
@@ -137,10 +159,49 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
         }
         match rules.matching(module).min() {
             Some(at) => Some((number(entries[*at].1)?, "rank_pattern")),
-            None => Some((rank, "r")),
+            None => Some((rank, key)),
         }
     };
     check_ranks(&modules, rank, found);
+}
+
+/// Finds a configuration without the method, next to names that PEFT writes. `PeftModel.from_pretrained` looks it up first.
+fn check_missing_method(
+    config: &AdapterConfig<'_>,
+    adapter: &AdapterModules<'_>,
+    found: &mut Mismatches,
+) {
+    const KEY: &str = "peft_type";
+
+    let mut names = adapter.modules.keys().map(|(name, _)| *name);
+    if config.prefix.is_empty() && names.any(|name| name.starts_with(PEFT_PREFIX)) {
+        found.add(MismatchKind::MissingConfigKey, KEY, KEY, "a method", "missing");
+    }
+}
+
+/// Finds modules of another method than the configuration states. PEFT loads the tensors of one method.
+fn check_method(method: &str, adapter: &AdapterModules<'_>, found: &mut Mismatches) {
+    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
+    let is_same = |family: &str| family == "-" || plain(family) == plain(method);
+    let is_known = METHODS.iter().any(|known| plain(known.family) == plain(method));
+    let mut modules = adapter.modules.iter().filter(|_| is_known).peekable();
+    if let Some(((name, _), module)) = modules.peek()
+        && let family = module.method.family
+        && modules.clone().all(|(_, module)| !is_same(module.method.family))
+    {
+        found.add(MismatchKind::OtherMethod, name, "peft_type", method, family);
+    }
+}
+
+/// Finds names that contain the name of the adapter, which PEFT adds when it loads them: it then finds none of them
+/// (`_insert_adapter_name_into_state_dict` in `peft/utils/save_and_load.py`, 0.21).
+fn check_slots(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &mut Mismatches) {
+    let mut slots = adapter.modules.keys().filter(|(_, slot)| slot.parse::<u32>().is_err());
+    if config.prefix.is_empty()
+        && let Some((module, slot)) = slots.find(|(_, slot)| !slot.is_empty())
+    {
+        found.add(MismatchKind::NamedAdapter, module, "", "", slot);
+    }
 }
 
 /// Checks the values of a configuration of PEFT that concern no module: `alpha` and the name of the base model.
@@ -172,8 +233,10 @@ fn check_prefix(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
     let is_wrong = |name: &&str| !name.starts_with(PEFT_PREFIX) || name.starts_with(&twice);
     if let Some(name) = names.find(is_wrong) {
         let first = name.split_inclusive('.').next().unwrap_or_default();
-        let prefix = if name.starts_with(&twice) { &twice } else { first };
-        found.add_prefix(MismatchKind::WrappedNames, prefix, "peft_type", PEFT_PREFIX);
+        if name.starts_with(&twice) {
+            return found.add(MismatchKind::IgnoredNames, &twice, "peft_type", PEFT_PREFIX, "");
+        }
+        found.add_prefix(MismatchKind::WrappedNames, first, "peft_type", PEFT_PREFIX);
     }
 }
 
@@ -196,17 +259,43 @@ fn check_dora(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found: &
 
 /// Checks that the modules which PEFT trains in full are stored.
 fn check_saved(config: &AdapterConfig<'_>, headers: &Headers, found: &mut Mismatches) {
-    /// The names that PEFT adds for classifiers, of which a model has one or none.
-    const CLASSIFIERS: [&str; 2] = ["classifier", "score"];
+    /// The modules that may be tied to each other, so that one of them is stored.
+    const TIED: [&str; 2] = ["lm_head", "embed_tokens"];
 
     let names = config.list("modules_to_save").unwrap_or_default();
-    let Some(name) = names.iter().find(|name| !CLASSIFIERS.contains(&name.as_str())) else {
-        return;
+    let is_stored = |name: &str| {
+        let part = format!(".{name}.");
+        all_tensors(headers).any(|(tensor, _)| tensor.contains(&*part))
     };
-    let parts: Vec<_> = names.iter().map(|name| format!(".{name}.")).collect();
-    let mut tensors = headers.iter().flat_map(|(_, header)| header.tensors().names());
-    if !tensors.any(|tensor| parts.iter().any(|part| tensor.contains(part.as_str()))) {
-        found.add(MismatchKind::MissingPart, name, "modules_to_save", "stored", "missing");
+    let missing = names.iter().filter(|name| !CLASSIFIERS.contains(&name.as_str()));
+    for name in missing.filter(|name| !is_stored(name)) {
+        let others =
+            TIED.iter().filter(|other| TIED.contains(&name.as_str()) && **other != name.as_str());
+        if !others.copied().any(is_stored) {
+            found.add(MismatchKind::MissingPart, name, "modules_to_save", "stored", "missing");
+        }
+    }
+}
+
+/// Compares the number of trained tokens with the configuration. An encoder and a decoder have their own ones.
+fn check_tokens(config: &AdapterConfig<'_>, headers: &Headers, found: &mut Mismatches) {
+    const KEYS: [(&str, &str, u64); 3] = [
+        ("prompt_embeddings", "num_virtual_tokens", 2),
+        ("trainable_tokens_delta", "trainable_token_indices", 1),
+        ("trainable_tokens_delta", "token_indices", 1),
+    ];
+
+    for (part, key, parts) in KEYS {
+        let list = || config.get::<Vec<u64>>(key).map(|list| list.len() as u64);
+        let stated = config.raw(key).and_then(number).or_else(list);
+        let Some(stated) = stated.filter(|_| config.prefix.is_empty()) else { continue };
+        for (name, tensor) in all_tensors(headers).filter(|(name, _)| name.ends_with(part)) {
+            let rows = tensor.shape.first().copied().unwrap_or_default();
+            if !(1..=parts).any(|part| stated.checked_mul(part) == Some(rows)) {
+                let (expected, shape) = (format!("[{stated}, _]"), format!("{:?}", tensor.shape));
+                found.add(MismatchKind::ShapeMismatch, name, key, expected, shape);
+            }
+        }
     }
 }
 
@@ -225,49 +314,105 @@ fn check_ranks(
     }
 }
 
+/// The modules that the configuration of PEFT selects.
+pub(super) struct Targets {
+    /// The names, or `None` if the configuration has an expression.
+    pub(super) names: Option<Vec<String>>,
+    selected: Option<ModuleEntries<usize>>,
+    parents: ModuleEntries<usize>,
+    excluded: ModuleEntries<usize>,
+    layers: Option<BTreeSet<u64>>,
+    /// True if the lists of the adapted layers are named, which are not compared.
+    has_layers_pattern: bool,
+}
+
+impl Targets {
+    /// Reads the targets of a configuration. Returns `None` if they are not certain: a parameter without its module and tied
+    /// embeddings may be in any module, and some expressions of Python are not supported.
+    pub(super) fn new(config: &AdapterConfig<'_>) -> Option<Self> {
+        let names = config.list("target_modules");
+        let entries = |names: &[String]| module_entries(names.iter().map(String::as_str), |_| None);
+        let expression =
+            |text: &str| module_entries([text].into_iter(), |text| Some(format!("(?:{text})")));
+        let text = config.get::<String>("target_modules");
+        let selected = match (&names, text.as_deref()) {
+            (Some(names), _) => Some(entries(names)?),
+            (None, Some("all-linear")) => None,
+            (None, text) => Some(expression(text?)?),
+        };
+        let excluded =
+            match (config.list("exclude_modules"), config.get::<String>("exclude_modules")) {
+                (Some(names), _) => entries(&names)?,
+                (None, Some(text)) => expression(&text)?,
+                (None, None) => ModuleEntries::default(),
+            };
+        let parameters = config.list("target_parameters").unwrap_or_default();
+        let is_tied = config.get("ensure_weight_tying").unwrap_or_default();
+        if is_tied || parameters.iter().any(|name| !name.contains('.')) {
+            return None;
+        }
+        let parents = parameters.iter().filter_map(|name| Some(name.rsplit_once('.')?.0));
+        let parents = module_entries(parents, |_| None)?;
+        let has_layers_pattern = config.raw("layers_pattern").is_some();
+        let layers = config.raw("layers_to_transform").filter(|_| !has_layers_pattern);
+        let layers =
+            layers.and_then(|value| read(value).or_else(|| Some(BTreeSet::from([number(value)?]))));
+        Some(Self { names, selected, parents, excluded, layers, has_layers_pattern })
+    }
+
+    /// Returns the position of the first target that selects a module, whatever its layer.
+    fn target(&self, module: &str) -> Option<usize> {
+        self.selected.as_ref()?.matching(module).min().copied()
+    }
+
+    /// Returns whether the layer of a module is one that is adapted.
+    fn has_layer(&self, module: &str) -> bool {
+        let layer = NamePattern::new(module).only_number();
+        self.layers.as_ref().zip(layer).is_none_or(|(layers, at)| layers.contains(&at))
+    }
+
+    /// Returns whether PEFT certainly adapts a module of the base model, if it is one of a kind that it adapts.
+    pub(super) fn selects(&self, module: &str) -> bool {
+        let is_target = self.selected.is_none() || self.target(module).is_some();
+        let is_adapted = is_target && !self.has_layers_pattern && self.has_layer(module);
+        is_adapted && self.excluded.matching(module).next().is_none()
+    }
+}
+
 /// Compares modules with the names of targets. Returns the targets, if they are certain.
 fn check_targets(
     config: &AdapterConfig<'_>,
     modules: &[(&str, &AdaptedModule<'_>)],
     found: &mut Mismatches,
 ) -> Option<ModuleEntries<usize>> {
-    let names = config.list("target_modules");
-    let targets = if let Some(names) = &names {
-        module_entries(names.iter().map(String::as_str), |_| None)?
-    } else {
-        let text = config.get::<String>("target_modules").filter(|text| text != "all-linear")?;
-        module_entries([&*text].into_iter(), |text| Some(format!("(?:{text})")))?
-    };
-    let parameters = config.list("target_parameters").unwrap_or_default();
-    // A parameter without its module, and tied embeddings, may be in any module.
-    let is_tied = config.get("ensure_weight_tying").unwrap_or_default();
-    if is_tied || parameters.iter().any(|name| !name.contains('.')) {
-        return None;
-    }
-    let parents = parameters.iter().filter_map(|name| Some(name.rsplit_once('.')?.0));
-    let parents = module_entries(parents, |_| None)?;
-    let layers =
-        config.raw("layers_to_transform").filter(|_| config.raw("layers_pattern").is_none());
-    let layers =
-        layers.and_then(|value| read(value).or_else(|| Some(BTreeSet::from([number(value)?]))));
+    const KEY: &str = "target_modules";
+
+    let targets = Targets::new(config)?;
+    targets.selected.as_ref()?;
     let mut used = HashSet::<usize>::new();
+    let (mut untargeted, mut others) = (Vec::new(), Vec::new());
     for (name, _) in modules {
-        let target = targets.matching(name).min();
+        let target = targets.target(name);
         used.extend(target);
-        let layer = NamePattern::new(name).only_number();
-        let key = if target.is_none() && parents.matching(name).next().is_none() {
-            "target_modules"
-        } else if layers.as_ref().zip(layer).is_some_and(|(layers, at)| !layers.contains(&at)) {
-            "layers_to_transform"
-        } else {
-            continue;
-        };
-        found.add(MismatchKind::UntargetedModule, name, key, "a target", "stored");
+        if target.is_none() && targets.parents.matching(name).next().is_none() {
+            untargeted.push(*name);
+        } else if !targets.has_layer(name) {
+            others.push(*name);
+        }
     }
-    for (name, _) in names.iter().flatten().zip(0..).filter(|(_, at)| !used.contains(at)) {
-        found.add(MismatchKind::UnmatchedTarget, name, "target_modules", "a module", "none");
+    let is_none = untargeted.len() == modules.len();
+    let kind = if is_none { MismatchKind::NoTarget } else { MismatchKind::UntargetedModule };
+    for name in &untargeted {
+        found.add(kind, name, KEY, "a target", "stored");
     }
-    Some(targets)
+    for name in &others {
+        let kind = MismatchKind::UntargetedModule;
+        found.add(kind, name, "layers_to_transform", "a target", "stored");
+    }
+    for (name, _) in targets.names.iter().flatten().zip(0..).filter(|(_, at)| !used.contains(at)) {
+        found.add(MismatchKind::UnmatchedTarget, name, KEY, "a module", "none");
+    }
+    targets.selected
 }
 
 /// Checks the `alpha` of modules in the names of kohya. Loaders use the rank where it is missing.
@@ -286,103 +431,5 @@ fn check_alphas(adapter: &AdapterModules<'_>, headers: &Headers, found: &mut Mis
             let missing = format!("{name}.alpha");
             found.add(MismatchKind::MissingAlpha, &missing, "alpha", "stored", rank);
         }
-    }
-}
-
-impl VerifyReport {
-    /// Compares the adapter with the tensors of its base model, and adds the findings to the first set. Does nothing if
-    /// the weights are not an adapter.
-    pub fn check_base(&mut self, base: &Weights) {
-        let found = self.adapter.as_ref().map(|adapter| adapter.check_base(base));
-        found.into_iter().flatten().for_each(|finding| self.push(finding));
-    }
-}
-
-impl Adapter {
-    /// Compares the sides of all adapted modules with the tensors of the base model. Names may differ in a prefix, and in
-    /// dots and underscores.
-    pub(crate) fn check_base(&self, base: &Weights) -> Vec<Finding> {
-        let mut found = Mismatches::default();
-        let stored = base_modules(base);
-        let modules =
-            self.shapes.iter().map(|(name, sides)| (name.replace('_', "."), (name, sides)));
-        let mut modules: BTreeMap<_, _> = modules.ordered();
-        RenamedPrefix::rename(&mut modules, &stored, |_, _| true);
-        let patterns: HashSet<_> = stored.keys().map(|name| NamePattern::new(name).text).collect();
-        let mut matched = 0;
-        for (name, (module, sides)) in &modules {
-            if let Some(shape) = stored.get(name) {
-                matched += 1;
-                // Packed weights have other shapes.
-                if let Some(shape) = shape.as_ref().filter(|shape| !fits_base(**sides, shape)) {
-                    let (shape, sides) = (format!("{shape:?}"), format!("{sides:?}"));
-                    found.add(MismatchKind::ShapeMismatch, module, "base", shape, sides);
-                }
-            } else if patterns.contains(&NamePattern::new(name).text) {
-                // The same module of other layers exists, so that only its layer does not.
-                found.add(MismatchKind::MissingBaseModule, module, "base", "stored", "missing");
-            }
-        }
-        if let Some((module, _)) = modules.values().next().filter(|_| matched == 0) {
-            // Loaders convert the names of other programs.
-            let is_exact = self.format == "peft" && modules.len() > 1;
-            let is_stored = |name: &String| contains(&stored, name) || is_in_memory(&stored, name);
-            let is_missing = is_exact && !modules.keys().any(is_stored);
-            let kind =
-                if is_missing { MismatchKind::MissingBase } else { MismatchKind::UnmatchedBase };
-            found.add(kind, module, "base", "a module of the base model", "none");
-        }
-        found.into_findings()
-    }
-}
-
-/// Returns the modules of a base model by name, with dots for underscores, and the shapes of plain weights.
-fn base_modules(base: &Weights) -> BTreeMap<String, Option<Vec<u64>>> {
-    let tensors = base.named_headers().flat_map(|(_, header)| header.tensors());
-    let modules = tensors.filter_map(|(name, tensor)| {
-        let (module, component) = split_name(name);
-        let is_float = container_bits(&tensor.dtype).is_none() && tensor.dtype.bits() >= Some(8);
-        let is_plain = component.is_plain() && (2..=4).contains(&tensor.shape.len());
-        let shape = (is_float && is_plain).then_some(tensor.shape);
-        component.is_weights().then(|| (module.replace('_', "."), shape))
-    });
-    modules.collect()
-}
-
-/// Returns whether a module is stored under another name than the one that it has in memory.
-fn is_in_memory<T>(modules: &BTreeMap<String, T>, name: &str) -> bool {
-    OTHER_NAMES.iter().any(|names| {
-        let [other, known] = [names.0, names.1].map(|part| part.replace('_', "."));
-        modules.contains_key(&name.replace(&other, &known))
-    })
-}
-
-/// Returns whether any module is inside of a path, which experts that are stored as a stack share.
-fn contains<T>(modules: &BTreeMap<String, T>, name: &str) -> bool {
-    const EXPERTS: &str = ".experts";
-
-    let end = name.find(EXPERTS).map_or(name.len(), |at| at + EXPERTS.len());
-    let path = format!("{}.", &name[..end]);
-    modules.range(path.clone()..).next().is_some_and(|(module, _)| module.starts_with(&path))
-}
-
-/// Returns whether an adapter of these outputs and inputs fits weights. Embeddings, and the linear modules of GPT-2, are
-/// transposed.
-fn fits_base([outputs, inputs]: [u64; 2], shape: &[u64]) -> bool {
-    // An empty tensor may have any other lengths.
-    let kernel = shape[2..].iter().fold(1, |product: u64, length| product.saturating_mul(*length));
-    let (rows, columns) = (shape[0], shape[1]);
-    [(rows, columns), (columns, rows), (rows, columns.saturating_mul(kernel))]
-        .contains(&(outputs, inputs))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn empty_kernels_of_any_lengths_fit_no_adapter() {
-        assert!(!fits_base([8, 4], &[8, 0, 1 << 40, 1 << 40]));
-        assert!(fits_base([8, 18], &[8, 2, 3, 3]));
     }
 }

@@ -82,11 +82,19 @@ fn compare(
         ModelLayout::new(&class.architecture, class.object.clone()).ok_or_else(unknown)?;
     layout.add_renames(renames);
     let stored = StoredModules::new(&layout, headers);
+    // Their loaders rename nothing.
+    let is_of_library = OWN_NAMES.iter().any(|library| class.architecture.starts_with(library));
+    if is_of_library && let Some(first) = stored.first_of_other_model() {
+        found.add(MismatchKind::ForeignNames, first, class.key, &shown, "");
+        return Ok(());
+    }
     let is_mlx = is_by_mlx(headers);
     if all_tensors(headers).next().is_none() {
         return Err("the files contain no tensors".to_owned());
     }
-    class.check_names(&layout, &stored, loaded, is_mlx, found)?;
+    if !is_of_library {
+        class.check_names(&layout, &stored, loaded, is_mlx, found)?;
+    }
     let has_head = class.has_head(&layout);
     let is_tied = config.is_tied();
     check_heads(config, found);
@@ -109,6 +117,9 @@ fn compare(
     }
     Ok(())
 }
+
+/// The libraries that load only tensors with the names of their classes. transformers renames many.
+const OWN_NAMES: [&str; 2] = ["diffusers:", "sentence-transformers:"];
 
 /// Finds numbers of heads that are 0, by which model classes divide.
 fn check_heads(config: &ModelConfig<'_>, found: &mut Mismatches) {
@@ -159,7 +170,7 @@ impl ModelCheck<'_, '_, '_> {
             Ok((value, keys)) => {
                 let keys = keys.into_keys().map(|key| format!("{}{key}", model.path));
                 let keys = keys.collect::<Vec<_>>().join(", ");
-                Some((value, if keys.is_empty() { "model_type".to_owned() } else { keys }))
+                Some((value, if keys.is_empty() { self.class.key.to_owned() } else { keys }))
             }
             Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {
                 let (kind, expected) =
@@ -292,7 +303,7 @@ impl ModelCheck<'_, '_, '_> {
             }
             let shape = self.comparable_shape(&tensor.shape, expected.len());
             let Some(wrong) = wrong_side(&expected, &shape) else { continue };
-            let keys = wrong.as_ref().map_or("model_type", |(_, keys)| keys.as_str());
+            let keys = wrong.as_ref().map_or(self.class.key, |(_, keys)| keys.as_str());
             let sides = expected.iter().map(|side| Some(side.as_ref()?.0));
             let (expected, shape) = (sides_text(sides), format!("{:?}", tensor.shape));
             self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);

@@ -4,6 +4,7 @@
 //! an engine might map differently.
 
 mod adapter;
+mod adapter_base;
 mod config;
 mod missing;
 mod model_class;

@@ -21,6 +21,8 @@ pub(crate) struct LoadedAs {
 pub(super) struct ModelClass<'a> {
     /// The architecture whose layout the class has.
     pub(super) architecture: String,
+    /// The key that states it.
+    pub(super) key: &'static str,
     /// The configuration of the class, which may be nested in the one of a larger model.
     pub(super) object: JsonObject<'a>,
     /// The names that the configuration states; none for a base model.
@@ -31,6 +33,26 @@ pub(super) struct ModelClass<'a> {
     pub(super) is_stated: bool,
 }
 
+/// Returns the architecture in the tables that a configuration states, and the key that states it.
+fn stated_architecture(object: &JsonObject<'_>) -> Option<(String, &'static str)> {
+    const CLASS: &str = "_class_name";
+
+    if let Some(name) = object.get("model_type") {
+        return Some((name, "model_type"));
+    }
+    if let Some(class) = object.get::<String>(CLASS) {
+        return Some((format!("diffusers:{class}"), CLASS));
+    }
+    // The modules of sentence-transformers do not state their class.
+    let has = |key: &str| object.number(key).is_some();
+    let (class, key) = match object.len() {
+        1 if has("dimension") => ("LayerNorm", "dimension"),
+        _ if has("in_features") && has("out_features") => ("Dense", "in_features"),
+        _ => return None,
+    };
+    Some((format!("sentence-transformers:{class}"), key))
+}
+
 impl<'a> ModelClass<'a> {
     /// Returns the class of a configuration; `None` if it does not state an architecture.
     ///
@@ -38,8 +60,7 @@ impl<'a> ModelClass<'a> {
     /// `architectures`, which may implement another architecture.
     pub(super) fn new(config: &ModelConfig<'a>, loaded: LoadedAs) -> Option<Self> {
         let mut object = config.outermost().clone();
-        let diffusers = || Some(format!("diffusers:{}", object.get::<String>("_class_name")?));
-        let mut architecture: String = object.get("model_type").or_else(diffusers)?;
+        let (mut architecture, key) = stated_architecture(&object)?;
         let mut names = object.get::<Vec<String>>("architectures").unwrap_or_default();
         let mut has_unknown_class = false;
         let mut custom = object.raw("auto_map").map(|_| "`auto_map`".to_owned());
@@ -66,7 +87,7 @@ impl<'a> ModelClass<'a> {
         if loaded.is_base || has_unknown_class {
             names.clear();
         }
-        Some(Self { architecture, object, names, custom, is_stated })
+        Some(Self { architecture, key, object, names, custom, is_stated })
     }
 
     /// Returns the name of the architecture without that of its library.

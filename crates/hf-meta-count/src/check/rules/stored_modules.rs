@@ -24,7 +24,7 @@ pub(super) enum ModulePart {
 }
 
 /// Parts of names, with what the table has in their place.
-pub(super) const OTHER_NAMES: [(&str, &str); 8] = [
+pub(super) const OTHER_NAMES: [(&str, &str); 12] = [
     // transformers 5.23 saves Kimi-K2.5 with this name.
     ("language_model.model.blocks.", "language_model.model.layers."),
     // transformers 4 stores vision towers with this segment, which version 5 removes.
@@ -36,6 +36,11 @@ pub(super) const OTHER_NAMES: [(&str, &str); 8] = [
     (".attention.k_proj", ".attention.attention.key"),
     (".attention.v_proj", ".attention.attention.value"),
     (".attention.o_proj", ".attention.output.dense"),
+    // diffusers before 0.18 (`_convert_deprecated_attention_blocks`).
+    (".query", ".to_q"),
+    (".key", ".to_k"),
+    (".value", ".to_v"),
+    (".proj_attn", ".to_out.0"),
 ];
 
 impl Found {
@@ -206,6 +211,15 @@ impl<'h> StoredModules<'h> {
         if !is_nested && !is_leftover(name) && self.unknown.len() < MAX_UNKNOWN {
             self.unknown.push((name, tensor));
         }
+    }
+
+    /// Returns the first tensor if none has a name of the layout, or if all names begin with a prefix.
+    pub(super) fn first_of_other_model(&self) -> Option<&'h str> {
+        if !self.prefix.is_empty() {
+            return self.tensors.first().map(|(name, ..)| *name);
+        }
+        let is_other = self.places.iter().chain(&self.biases).all(Vec::is_empty);
+        self.unknown.first().filter(|_| is_other).map(|(name, _)| *name)
     }
 
     /// Returns whether a bias outside of lists is stored.

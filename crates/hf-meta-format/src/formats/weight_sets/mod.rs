@@ -222,6 +222,10 @@ pub struct Layout {
     folders: BTreeMap<String, bool>,
     /// The files that list components, `model_index.json` or `modules.json`, by folder.
     pipelines: BTreeMap<String, RepoPath>,
+    /// The configurations.
+    configs: BTreeSet<RepoPath>,
+    /// The folders with weights in other formats.
+    foreign: BTreeSet<String>,
 }
 
 /// The file of a diffusers pipeline that lists its components.
@@ -253,8 +257,15 @@ impl Layout {
         let modules = RepoPath::join(root, MODULES);
         let mut folders = BTreeMap::new();
         let mut pipelines = BTreeMap::new();
+        let (mut configs, mut foreign) = (BTreeSet::new(), BTreeSet::new());
         for file in files {
             let (folder, name) = split_folder(file.path.as_str());
+            if name.ends_with("config.json") {
+                configs.insert(file.path.clone());
+            }
+            if unsupported_format(&file.path).is_some() {
+                foreign.insert(folder.to_owned());
+            }
             if matches!(name, PIPELINE | MODULES) {
                 pipelines.insert(folder.to_owned(), file.path.clone());
             }
@@ -268,6 +279,8 @@ impl Layout {
             has_modules: files.iter().any(|file| file.path == modules),
             folders,
             pipelines,
+            configs,
+            foreign,
         }
     }
 
@@ -278,9 +291,24 @@ impl Layout {
         folders.find_map(|folder| self.pipelines.get(folder))
     }
 
-    /// Returns the file that lists the components of the diffusers pipeline that a set belongs to.
-    pub fn components_file(&self, set: &WeightSet) -> Option<&RepoPath> {
-        self.pipeline_of(set).filter(|path| path.file_name().as_str() == PIPELINE)
+    /// Returns the file that lists the components of the requested folder, if there is one.
+    pub fn own_pipeline(&self) -> Option<&RepoPath> {
+        self.pipelines.get(&self.root)
+    }
+
+    /// Returns whether a configuration exists.
+    #[doc(hidden)]
+    pub fn has_config(&self, path: &RepoPath) -> bool {
+        self.configs.contains(path)
+    }
+
+    /// Returns whether a folder contains weights, in any format.
+    #[doc(hidden)]
+    pub fn has_weights(&self, folder: &str) -> bool {
+        let is_inside =
+            |found: &str| found == folder || folder.is_empty() || is_below(found, folder);
+        self.sets.iter().any(|set| is_inside(&set.name.folder))
+            || self.foreign.iter().any(|found| is_inside(found))
     }
 
     /// Returns whether a loader builds the base model of a set, whatever class its configuration states:
@@ -290,29 +318,26 @@ impl Layout {
         pipeline.is_some_and(|path| path.file_name().as_str() == MODULES)
     }
 
-    /// Returns the sets that a loader of the main set loads: the components of a diffusers pipeline, whose folders are
-    /// `components`, the modules of a `sentence-transformers` model, or only the main set.
+    /// Returns the sets that a loader of the main set loads: the components of a diffusers pipeline or the modules of a
+    /// `sentence-transformers` model, whose folders are `components`, or only the main set.
     pub fn loaded_with<'a>(
         &'a self,
-        main: &'a WeightSet,
+        main: Option<&'a WeightSet>,
         components: &[RepoPath],
     ) -> Vec<&'a WeightSet> {
-        let modules = self.pipeline_of(main).map(|path| split_folder(path.as_str()));
-        let modules = modules.filter(|(_, name)| *name == MODULES).map(|(folder, _)| folder);
         let is_component = |set: &&WeightSet| {
-            let (above, name) = split_folder(&set.name.folder);
-            let is_module =
-                modules == Some(above) && name.starts_with(|c: char| c.is_ascii_digit());
             set.has_standard_name()
                 && set.name.step.is_none()
-                && (is_module || components.iter().any(|path| path.as_str() == set.name.folder))
+                && components.iter().any(|path| path.as_str() == set.name.folder)
         };
-        let mut loaded = BTreeMap::from([(&*main.name.folder, main)]);
+        let mut loaded: BTreeMap<_, _> =
+            main.into_iter().map(|main| (&*main.name.folder, main)).ordered();
         for set in self.sets.iter().filter(is_component) {
             let found = loaded.entry(&*set.name.folder).or_insert(set);
             let precedence =
                 |set: &'a WeightSet| (set.name.format, set.precedence(Location::Subfolder));
-            if found.path != main.path && precedence(set) < precedence(found) {
+            let is_main = main.is_some_and(|main| found.path == main.path);
+            if !is_main && precedence(set) < precedence(found) {
                 *found = set;
             }
         }
