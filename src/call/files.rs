@@ -15,7 +15,7 @@ use crate::base::budget::CallBudget;
 use crate::base::{Callback, OnHeader, OnProgress, Progress};
 use crate::cache::{HeaderBytes, Recorder, Recording};
 use crate::error::Error;
-use crate::formats::weight_sets::{IncompleteShards, WeightSet};
+use crate::formats::weight_sets::WeightSet;
 use crate::formats::{FileHeader, RepoPath, chain};
 use crate::hub::{CommitSha, HubReportedCount, RepoId};
 
@@ -284,13 +284,11 @@ impl Files for CallFiles {
         wait_for_hub(self.hub_count()).boxed()
     }
 
-    fn missing_shards(&self, set: &WeightSet, missing: IncompleteShards) -> Error {
-        if let Origin::Offline(repo) = &self.0.recorded.origin {
-            return repo.missing_shards(set);
+    fn missing_shards(&self, set: &WeightSet) -> Option<Error> {
+        match &self.0.recorded.origin {
+            Origin::Offline(repo) => Some(repo.missing_shards(set)),
+            _ => None,
         }
-        let IncompleteShards { total, first_missing, .. } = missing;
-        let name = self.file_name(&set.path);
-        Error::IncompleteShards { set: name, found: set.files, total, first_missing }
     }
 }
 

@@ -217,7 +217,7 @@ pub enum Error {
         /// The operating system error, an [`io::Error`].
         source: SharedError,
     },
-    /// A [store](crate::FileStore) of the caller failed to read a file or to list its files.
+    /// A store of the caller failed to read a file or to list its files.
     #[error("failed to read `{file}`")]
     StoreFailed {
         /// The kind of the error: a timeout, a denied access, or a failure of the network.

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{Either, select};
-use hf_meta_format::formats::weight_sets::{IncompleteShards, ListedFile, WeightSet};
+use hf_meta_format::formats::weight_sets::{ListedFile, WeightSet};
 use hf_meta_format::formats::{FileHeader, RepoPath};
 use hf_meta_format::{CommitSha, RepoId};
 
@@ -131,11 +131,9 @@ pub trait Files: fmt::Debug + MaybeSend + 'static {
         Box::pin(ready(Ok(None)))
     }
 
-    /// Returns the error for a set that lacks some of its shards.
-    fn missing_shards(&self, set: &WeightSet, missing: IncompleteShards) -> Error {
-        let IncompleteShards { total, first_missing, .. } = missing;
-        let name = self.file_name(&set.path);
-        Error::IncompleteShards { set: name, found: set.files, total, first_missing }
+    /// Returns the error for a set that lacks some of its shards, if they may exist elsewhere.
+    fn missing_shards(&self, _set: &WeightSet) -> Option<Error> {
+        None
     }
 }
 

@@ -8,7 +8,7 @@ use hf_meta_count::results::Plan;
 use hf_meta_count::steps::Target;
 use hf_meta_format::CommitSha;
 use hf_meta_format::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
-use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
+use hf_meta_format::formats::weight_sets::{IncompleteShards, Layout, WeightSet};
 use hf_meta_format::formats::{FileHeader, RepoPath, clip};
 
 use super::call::Call;
@@ -344,7 +344,7 @@ impl Call {
     ) -> Result<Located, Error> {
         let files = Pinned::new(&self.files, known.clone()).files;
         if set.is_without_index() {
-            let shards = set.shards().map_err(|missing| self.files.missing_shards(set, missing))?;
+            let shards = set.shards().map_err(|missing| self.incomplete(set, missing))?;
             let commit = match known {
                 // A listing may lack the commit, but every file response has it.
                 None => {
@@ -362,6 +362,14 @@ impl Call {
         }
         // If the response has no commit, the commit in its URL applies.
         Ok(Located { files: Pinned::new(&self.files, known), ..found })
+    }
+
+    fn incomplete(&self, set: &WeightSet, missing: IncompleteShards) -> Error {
+        self.files.missing_shards(set).unwrap_or_else(|| {
+            let IncompleteShards { total, first_missing, .. } = missing;
+            let name = self.files.file_name(&set.path);
+            Error::IncompleteShards { set: name, found: set.files, total, first_missing }
+        })
     }
 
     fn no_safetensors(

@@ -167,7 +167,7 @@ impl JsFiles {
         }
     }
 
-    /// Returns an error if a file is not listed. A request for it would be in vain.
+    /// Returns an error if a file is not listed. A request for it would fail.
     fn check(&self, path: &RepoPath) -> Result<(), Error> {
         if self.0.files.iter().any(|file| file.path == *path) {
             return Ok(());
