@@ -5,7 +5,8 @@
 
 For each key in the formulas of a layout (`LAYOUTS` is the text of `tables/layouts.txt`), the class is built without the key,
 and once with each other key changed. A key that follows another one has the formula that holds for all of them, or the
-other name that the class has for it. Constants are left out: files may be of custom code, which has others. No model is built.
+other name that the class has for it. A constant is written only for the length of a list and for keys that turn biases on: the
+other ones would be many. No model is built.
 """
 
 import collections
@@ -36,7 +37,7 @@ ACTIVATIONS = ("relu", "gelu", "silu", "gelu_new", "gated-gelu", "gated-silu", "
 
 
 def blocks(text):
-    """Yields the names of each layout with the formulas in it, also those of its blocks and of the layout it is like."""
+    """Yields each architecture with the formulas of its layout, its blocks and the layout it is like: all, and those of lengths."""
     bodies, names = {}, None
     for line in text.splitlines():
         if line.startswith(("block ", "architecture ")):
@@ -48,8 +49,8 @@ def blocks(text):
 
     def formulas(name, seen=()):
         for line in by_name[name]:
-            for found in re.findall(r"\[([^\]]*)\]|count (\S+)|if (\S+)", line):
-                yield from filter(None, found)
+            for sides, length, condition in re.findall(r"\[([^\]]*)\]|count (\S+)|if (\S+)", line):
+                yield sides or length or condition, bool(length)
             for other in re.findall(r"\s(?:like|as) (\S+)$", line):
                 if other not in seen:
                     yield from formulas(other, (*seen, other))
@@ -57,7 +58,8 @@ def blocks(text):
     for names in bodies:
         if names not in ("",):
             for name in names.split(", "):
-                yield name, list(formulas(name))
+                found = list(formulas(name))
+                yield name, [formula for formula, _ in found], [formula for formula, is_length in found if is_length]
 
 
 def keys_in(formula):
@@ -87,8 +89,8 @@ def changes(default, texts):
     return ()
 
 
-def derive(kind, keys):
-    """Returns the formulas of keys that are missing."""
+def derive(kind, keys, lengths):
+    """Returns the formulas of keys that are missing, with the constants of those in `lengths`."""
     default = kind()
     source = pathlib.Path(sys.modules[kind.__module__].__file__).read_text()
     texts = (*ACTIVATIONS, *sorted(set(re.findall(r"\"([a-z][\w-]{2,24})\"", source)))[:40])
@@ -118,9 +120,13 @@ def derive(kind, keys):
             formula = alias[key]
         elif 0 < len(follows) <= 2:
             formula = follow(default, built, key, usual, sorted(follows), stated)
+        if not follows and key in lengths and key in stated and usual:
+            formula = f"{formula}|{usual}" if formula else str(usual)
         if formula is None:
             continue
         found[key] = formula
+    # Keys that turn biases on.
+    found |= {key: str(int(value)) for key, value in stated.items() if "bias" in key and isinstance(value, bool) and key not in found}
     return found
 
 
@@ -164,12 +170,12 @@ def main():
 
     layouts, target, *names = sys.argv[1:]
     found = collections.defaultdict(list)
-    for name, formulas in blocks(pathlib.Path(layouts).read_text()):
+    for name, formulas, lengths in blocks(pathlib.Path(layouts).read_text()):
         if name not in CONFIG_MAPPING or names and name not in names:
             continue
-        keys = set().union(*(keys_in(formula) for formula in formulas)) if formulas else set()
+        keys, lengths = (set().union(*map(keys_in, found)) for found in (formulas, lengths))
         try:
-            derived = derive(CONFIG_MAPPING[name], keys)
+            derived = derive(CONFIG_MAPPING[name], keys, lengths)
         except Exception as error:
             print(name, f"{type(error).__name__}: {error}"[:160], flush=True)
             continue

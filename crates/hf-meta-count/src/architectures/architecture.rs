@@ -177,8 +177,11 @@ impl<'a> ModelNames<'a> {
 
     /// Returns whether a key is missing, so that its value is the default of a model class.
     pub(crate) fn is_default(&self, key: &str) -> bool {
-        let default = self.definitions.get(key).is_some_and(|value| value.parse::<u64>().is_ok());
-        default && (self.keys)(key).is_none()
+        let is_number = |formula: &str| {
+            formula.rsplit('|').next().is_some_and(|last| last.parse::<u64>().is_ok())
+        };
+        let defaults = [self.definitions.get(key), self.of_class.get(key)];
+        defaults.into_iter().flatten().any(is_number) && (self.keys)(key).is_none()
     }
 
     /// Returns the JSON text of a key.

@@ -107,6 +107,10 @@ pub(crate) struct ModelLayout<'a> {
     nodes: Vec<Node>,
 }
 
+/// The start of the condition of modules that are stored only by models with separate embeddings. The default of the class
+/// follows.
+const TIED: &str = "tie_word_embeddings==0|";
+
 /// The root of the names of the layout after the loader has changed them.
 const RENAMED: usize = 2;
 
@@ -214,6 +218,15 @@ impl<'a> ModelLayout<'a> {
             node = *child;
         }
         None
+    }
+
+    /// Returns whether the class ties its embeddings if the configuration does not say so; `None` if it is not known.
+    pub(crate) fn is_tied(&self) -> Option<bool> {
+        let is_untied = self.rules.iter().find_map(|rule| match rule {
+            GroupRule::If(_, formula, 0) => formula.strip_prefix(TIED)?.parse::<u8>().ok(),
+            _ => None,
+        });
+        is_untied.map(|value| value == 0)
     }
 
     /// Returns whether any path begins with a segment.
@@ -389,6 +402,11 @@ impl Word {
 }
 
 impl LayoutEntry {
+    /// Returns whether the module is not stored if it is tied to another one.
+    pub(crate) fn may_be_tied(&self) -> bool {
+        matches!(self.group, Some((.., GroupName::Condition(formula))) if formula.starts_with(TIED))
+    }
+
     /// Creates an entry, and the rule of its condition.
     fn new(path: &str, word: &Word, parent: Option<usize>) -> (Self, Option<GroupRule>) {
         let (value, condition) = match word.value.split_once(';') {

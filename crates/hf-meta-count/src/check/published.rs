@@ -95,12 +95,31 @@ impl Published {
         let mut builder = ReportBuilder::new_single(true);
         builder.add(path.clone(), self.header(tensors));
         let shards = [path.clone()];
-        let mut check = SetCheck::new(path, 1, builder, &shards, &[], Vec::new(), true);
-        check.builds_base = self.head["files"].get("modules.json").is_some();
-        let config = ConfigFile::from_json(self.config.clone().into_bytes());
-        let mut found = check.finish(&config, Ok(None)).findings();
+        let mut found = self.finish(path, builder, &shards);
         found.retain(|finding| finding.severity() > Severity::Note);
         found
+    }
+
+    /// Returns all findings about the tensors in three shards, whose headers arrive in an order.
+    fn verify_shards(&self, tensors: &Tensors, order: [usize; 3]) -> Vec<Finding> {
+        let index: RepoPath = "model.safetensors.index.json".parse().unwrap();
+        let shards: Vec<RepoPath> = (1..=3)
+            .map(|number| format!("model-0000{number}-of-00003.safetensors").parse().unwrap())
+            .collect();
+        let mut builder = ReportBuilder::new_sharded(&index, None, true);
+        for shard in order {
+            let inside = tensors.iter().enumerate().filter(|(at, _)| at % 3 == shard);
+            let inside = inside.map(|(_, (name, tensor))| (name.clone(), tensor.clone())).collect();
+            builder.add(shards[shard].clone(), self.header(&inside));
+        }
+        self.finish(index, builder, &shards)
+    }
+
+    fn finish(&self, path: RepoPath, builder: ReportBuilder, shards: &[RepoPath]) -> Vec<Finding> {
+        let mut check = SetCheck::new(path, shards.len(), builder, shards, &[], Vec::new(), true);
+        check.builds_base = self.head["files"].get("modules.json").is_some();
+        let config = ConfigFile::from_json(self.config.clone().into_bytes());
+        check.finish(&config, Ok(None)).findings()
     }
 
     fn is_refused(&self, tensors: &Tensors) -> bool {
@@ -160,17 +179,31 @@ impl Published {
             is_vector && name.to_ascii_lowercase().contains("norm") && !name.contains("running")
         });
         found.extend(norm.map(|norm| ("a norm", without(&BTreeSet::from([*norm])))));
+        // Loaders compute positions, and tie an embedding to the head that it is tied to.
         let embedding = self.tensors.iter().filter(|(name, (_, shape))| {
-            shape.len() == 2 && name.contains("emb") && NamePattern::new(name).numbers.is_empty()
+            shape.len() == 2
+                && name.contains("emb")
+                && !name.contains("position")
+                && NamePattern::new(name).numbers.is_empty()
+                && !self.has_twin(name)
         });
         let embedding = embedding.max_by_key(|(_, (_, shape))| product(shape));
         let embedding = embedding.map(|(name, _)| BTreeSet::from([&**name]));
         found.extend(embedding.map(|name| ("the embedding", without(&name))));
-        let mut renamed = without(&BTreeSet::from([**smallest]));
-        let name = smallest.replacen(".weight", "_renamed.weight", 1);
-        renamed.insert(name, self.tensors[**smallest].clone());
-        found.push(("a name", renamed));
+        if let Some(module) = smallest.strip_suffix(".weight") {
+            let mut renamed = without(&BTreeSet::from([**smallest]));
+            renamed.insert(format!("{module}_renamed.weight"), self.tensors[**smallest].clone());
+            found.push(("a name", renamed));
+        }
         found
+    }
+
+    /// Returns whether a loader has another tensor for a missing embedding: pickles have both names of a tied one, and
+    /// files of Falcon, whose class ties its embeddings, store it twice.
+    fn has_twin(&self, name: &str) -> bool {
+        let aliases = self.head["alias"].as_object();
+        let is_alias = aliases.is_some_and(|all| all.values().any(|stored_in| stored_in == name));
+        is_alias || self.config.contains(r#""model_type": "falcon""#)
     }
 }
 
@@ -244,8 +277,28 @@ fn published_checkpoints_with_a_defect_are_refused() {
             }
         }
     }
-    assert!(silent.len() * 100 <= tried * 5, "{} of {tried}: {silent:#?}", silent.len());
+    assert!(silent.len() * 100 <= tried * 3, "{} of {tried}: {silent:#?}", silent.len());
     assert!(tried > 300, "{tried}");
+}
+
+/// The headers of shards arrive in any order, and each hash table has another one.
+#[test]
+fn the_order_of_headers_changes_no_message() {
+    const MAX_TENSORS: usize = 300;
+
+    let mut messages = 0;
+    for (repo, published) in &all() {
+        if published.tensors.len() > MAX_TENSORS {
+            continue;
+        }
+        let defect = published.defects().pop().map(|(_, tensors)| tensors);
+        for tensors in std::iter::once(published.tensors.clone()).chain(defect) {
+            let found = published.verify_shards(&tensors, [0, 1, 2]);
+            assert_eq!(published.verify_shards(&tensors, [2, 0, 1]), found, "{repo}");
+            messages += found.len();
+        }
+    }
+    assert!(messages > 100, "{messages}");
 }
 
 /// A packed weight is required, whatever the method is.

@@ -147,14 +147,14 @@ impl Biases {
         packed > 1 && [sums.packed_modules, sums.stored] == [packed; 2]
     }
 
-    /// Returns the first module whose bias may be the packer's. The biases of experts are counted, even if the model has
-    /// none.
+    /// Returns the first module by name whose bias may be the packer's: files arrive in any order. The biases of experts are
+    /// counted, even if the model has none.
     pub(super) fn doubt(&self) -> Option<&str> {
         let is_doubtful = |biases: &&ModuleBiases| match biases.are_own {
             Some(are_own) => !are_own && biases.is_packed && biases.group.is_none(),
             None => self.follow_packing(stack_of(&biases.module)),
         };
-        self.patterns.iter().find(is_doubtful).map(|biases| &*biases.module)
+        self.patterns.iter().filter(is_doubtful).map(|biases| &*biases.module).min()
     }
 
     /// Returns the groups, with `true` for those that the packer added.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::Configs;
+use crate::architectures::architecture::Definitions;
 use crate::architectures::layout::ModelLayout;
 use hf_meta_format::base::json_object::{JsonObject, parse};
 use hf_meta_format::formats::product;
@@ -66,19 +67,23 @@ impl<'a> ExpectedWeights<'a> {
         let has_bias = entry.has_bias || has_own;
         let model = |scope: usize| &self.layout.scopes[scope].object;
         let has_code = || model(0).raw("auto_map").is_some();
-        let is_known = has_bias || !has_code() && excludes_biases(model(entry.scope));
+        let of_class = &self.layout.scopes[entry.scope].names.of_class;
+        let is_known = has_bias || !has_code() && excludes_biases(model(entry.scope), of_class);
         is_known.then_some(has_bias)
     }
 }
 
-/// Returns whether keys such as `attention_bias` are stated, and all of them are off. In all architectures of transformers
-/// 5.23 such a key states which linear layers have a bias, if some have one only in some models. Without the key, the
-/// class has a default, which may be true, and custom code may have others.
-fn excludes_biases(object: &JsonObject<'_>) -> bool {
-    let mut keys = object.entries().filter(|(key, _)| key.contains("bias")).peekable();
+/// Returns whether all keys such as `attention_bias` are off, as they are stated, or by default of the class. In all
+/// architectures of transformers 5.23 such a key states which linear layers have a bias, if some have one only in some
+/// models.
+fn excludes_biases(object: &JsonObject<'_>, of_class: &Definitions) -> bool {
+    let stated = object.entries().map(|(key, value)| (key, value.get()));
+    let defaults = of_class.entries.iter().map(|(key, value)| (*key, *value));
+    let defaults = defaults.filter(|(key, _)| object.raw(key).is_none());
+    let mut keys = stated.chain(defaults).filter(|(key, _)| key.contains("bias")).peekable();
     keys.peek().is_some()
         && keys.all(|(key, value)| {
-            let is_off = matches!(value.get(), "false" | "0" | "0.0");
+            let is_off = matches!(value, "false" | "0" | "0.0");
             is_off != key.starts_with("no_")
         })
 }

@@ -119,8 +119,10 @@ impl ReportBuilder {
         if let Some(pickle) = &header.pickle {
             self.pickles.add(&shard, pickle);
         }
-        if let Some(format) = header.misnamed {
-            self.misnamed.get_or_insert_with(|| (shard.clone(), format));
+        if let Some(format) = header.misnamed
+            && self.misnamed.as_ref().is_none_or(|(first, _)| shard < *first)
+        {
+            self.misnamed = Some((shard.clone(), format));
         }
         if self.overflow.is_none() {
             self.overflow = self.counter.add_file(&header).err();

@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
 use super::parts::check_parts;
-use super::siblings::{check_biases, check_lists, check_siblings, lists};
+use super::siblings::{check_biases, check_embedding, check_lists, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::architectures::architecture::{FormulaError, positive};
@@ -96,11 +96,14 @@ fn compare(
         class.check_names(&layout, &stored, loaded, is_mlx, found)?;
     }
     let has_head = class.has_head(&layout);
+    // Custom code may tie embeddings by default.
     let is_tied = config.is_tied();
+    let is_tied = is_tied.or_else(|| layout.is_tied().filter(|_| class.custom.is_none()));
     check_heads(config, found);
     let (layout, stored, has_drafts) = (&layout, &stored, stored.has_drafts);
     let mut check = ModelCheck {
         layout,
+        headers,
         stored,
         has_drafts,
         has_head,
@@ -135,9 +138,13 @@ fn check_heads(config: &ModelConfig<'_>, found: &mut Mismatches) {
 /// A number that the configuration implies, with the keys, joined by commas.
 pub(super) type Implied = (u64, String);
 
+/// An implied number, and whether it follows from defaults of the class.
+type Evaluated = (Implied, bool);
+
 /// A comparison of a model with its configuration.
 pub(super) struct ModelCheck<'c, 'a, 'h> {
     pub(super) layout: &'c ModelLayout<'a>,
+    headers: &'h Headers,
     pub(super) stored: &'c StoredModules<'h>,
     has_drafts: bool,
     /// True if the model class has a head.
@@ -147,30 +154,43 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     /// True for the names and shapes of MLX, as far as they differ.
     pub(super) is_mlx: bool,
     /// The values of formulas of each scope in each layer, with the keys that imply them.
-    values: HashMap<(usize, &'static str, u32), Option<Implied>>,
+    values: HashMap<(usize, &'static str, u32), Option<Evaluated>>,
     pub(super) mismatches: &'c mut Mismatches,
 }
 
 impl ModelCheck<'_, '_, '_> {
-    /// Evaluates a formula for a layer. The keys of the result are joined by commas.
+    /// Evaluates a formula for a layer. The keys of the result are joined by commas. Returns `None` if a key is missing,
+    /// even if the class has a default for it: custom code may have another one.
     pub(super) fn evaluate(
         &mut self,
         scope: usize,
         formula: &'static str,
         layer: u32,
     ) -> Option<Implied> {
+        self.evaluate_any(scope, formula, layer)
+            .filter(|(_, is_default)| !is_default)
+            .map(|(value, _)| value)
+    }
+
+    /// Evaluates a formula for a layer, also with defaults of the class.
+    fn evaluate_any(
+        &mut self,
+        scope: usize,
+        formula: &'static str,
+        layer: u32,
+    ) -> Option<Evaluated> {
         if let Some(value) = self.values.get(&(scope, formula, layer)) {
             return value.clone();
         }
         let model = &self.layout.scopes[scope];
         model.names.layer.set(layer.into());
         let value = match model.names.trace(formula) {
-            // Files with custom code may have other defaults.
-            Ok((_, keys)) if keys.keys().any(|key| model.names.is_default(key)) => None,
             Ok((value, keys)) => {
+                let is_default = keys.keys().any(|key| model.names.is_default(key));
                 let keys = keys.into_keys().map(|key| format!("{}{key}", model.path));
                 let keys = keys.collect::<Vec<_>>().join(", ");
-                Some((value, if keys.is_empty() { self.class.key.to_owned() } else { keys }))
+                let keys = if keys.is_empty() { self.class.key.to_owned() } else { keys };
+                Some(((value, keys), is_default))
             }
             Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {
                 let (kind, expected) =
@@ -200,6 +220,20 @@ impl ModelCheck<'_, '_, '_> {
             self.check_head(config);
         }
         self.check_parts(config);
+        self.check_tied(config);
+    }
+
+    /// Finds a model without the embedding that all tied modules share.
+    fn check_tied(&mut self, config: &ModelConfig<'_>) {
+        let mut tied = self.layout.entries.iter().enumerate().filter(|(at, entry)| {
+            let is_tied = !entry.is_head && entry.depth == 0 && entry.may_be_tied();
+            is_tied
+                && entry.path.ends_with("_embeddings") | entry.path.ends_with("embed_tokens")
+                && !self.is_replaced(*at)
+        });
+        if tied.next().is_some() && !self.stored.has_packed && !self.stored.is_described {
+            check_embedding(config, self.headers, self.mismatches);
+        }
     }
 
     /// Finds a model without a head that its class has, or without one row of it per label.
@@ -262,11 +296,17 @@ impl ModelCheck<'_, '_, '_> {
         prefix.clone() + &parts.collect::<Vec<_>>().join(".")
     }
 
-    /// Returns the length of a list; `None` if it is not known.
+    /// Returns the length of a list; `None` if it is not known. Published configurations omit a number of layers that is the
+    /// default of the class.
     fn length(&mut self, list: usize, place: Place) -> Option<Implied> {
         let LayoutEntry { formulas, scope, depth, .. } = self.layout.entries[list];
         let layer = if depth == 0 { 0 } else { place[0] };
-        if ["_", "~"].contains(&formulas) { None } else { self.evaluate(scope, formulas, layer) }
+        if ["_", "~"].contains(&formulas) {
+            return None;
+        }
+        let has_defaults = self.class.custom.is_none() && !self.is_mlx;
+        let length = self.evaluate_any(scope, formulas, layer);
+        length.filter(|(_, is_default)| has_defaults || !is_default).map(|(length, _)| length)
     }
 
     /// Returns whether a place is in a layer after the last one. Such layers draft tokens.

@@ -105,7 +105,7 @@ impl ModelCheck<'_, '_, '_> {
 
     /// Returns whether a model does without a module, wherever it is: its class has no head, pooler, encoder, decoder or text
     /// tower, or an embedding is tied.
-    fn is_replaced(&self, entry: usize) -> bool {
+    pub(super) fn is_replaced(&self, entry: usize) -> bool {
         let entry = &self.layout.entries[entry];
         let is_class = |end: &str| self.class.ends_with(end);
         let first = entry.path.split('.').next();
@@ -130,8 +130,11 @@ impl ModelCheck<'_, '_, '_> {
             Some(Embedding::Output) => {
                 self.is_tied.unwrap_or(name.ends_with(".decoder")) || self.stored.has_output
             }
-            // Not the positions and the patches. An encoder and a decoder may share `model.shared`.
-            Some(Embedding::Input) if entry.formulas.contains("vocab_size") => {
+            // Not the positions, the patches and the types. An encoder and a decoder may share `model.shared`.
+            Some(Embedding::Input)
+                if entry.formulas.contains("vocab_size")
+                    && !entry.formulas.contains("type_vocab_size") =>
+            {
                 let is_shared = |name| ["shared.weight", "model.shared.weight"].contains(&name);
                 self.is_tied != Some(false) && self.stored.has_output
                     || self.stored.unknown.iter().any(|(name, _)| is_shared(*name))

@@ -122,7 +122,10 @@ pub(super) fn check_lists(
     if let Some(config) = config {
         check_lengths(&lists, config, found);
         check_stages(headers, config, found);
-        check_embedding(config, headers, found);
+        let classes = config.outermost().get::<Vec<String>>("architectures").unwrap_or_default();
+        if classes.iter().any(|class| class.ends_with("ForCausalLM")) {
+            check_embedding(config, headers, found);
+        }
     }
 }
 
@@ -289,14 +292,11 @@ fn check_gaps(path: &str, elements: &Elements<'_>, found: &mut Mismatches) {
 }
 
 /// Compares the rows of all matrices with the size of the vocabulary of a language model.
-fn check_embedding(config: &ModelConfig<'_>, headers: &Headers, found: &mut Mismatches) {
+pub(super) fn check_embedding(config: &ModelConfig<'_>, headers: &Headers, found: &mut Mismatches) {
     const KEY: &str = "vocab_size";
 
-    let classes = config.outermost().get::<Vec<String>>("architectures").unwrap_or_default();
-    let is_causal = classes.iter().any(|class| class.ends_with("ForCausalLM"));
-    let Some(rows) = config.text_model().number(KEY).filter(|rows| is_causal && *rows > 0) else {
-        return;
-    };
+    let rows = config.text_model().number(KEY).filter(|rows| *rows > 0);
+    let Some(rows) = rows else { return };
     let mut shapes = loaded_tensors(headers).map(|(_, tensor)| tensor.shape).peekable();
     let is_large = |shape: Vec<u64>| shape.len() == 2 && shape.iter().any(|side| *side >= rows);
     if shapes.peek().is_some() && !shapes.any(is_large) {

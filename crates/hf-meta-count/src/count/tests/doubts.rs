@@ -386,8 +386,7 @@ fn biases_that_the_configuration_excludes_are_not_counted() {
     let (left_out, counted) = ((0, 2, vec![]), (128, 0, vec![]));
     let doubtful = (128, 0, vec![UnresolvedReason::UnknownBias]);
     assert_eq!(count(r#""model_type":"llama","attention_bias":false"#), left_out);
-    // Old configurations lack the key, whose default may be true.
-    assert_eq!(count(r#""model_type":"llama""#), doubtful);
+    assert_eq!(count(r#""model_type":"llama""#), left_out, "the default of the class");
     assert_eq!(count(r#""model_type":"qwen2_moe""#), doubtful);
     assert_eq!(count(r#""model_type":"llama","attention_bias":true"#), doubtful);
     assert_eq!(count(r#""model_type":"qwen2","attention_bias":false"#), counted);
