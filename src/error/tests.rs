@@ -141,6 +141,7 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
                 source: shared(io::Error::from(io::ErrorKind::PermissionDenied)),
             }]
         }
+        kind => panic!("{kind:?} has no sample"),
     }
 }
 
