@@ -96,6 +96,7 @@
 //! |---|---|
 //! | `hf-meta-format` | [`formats`]: containers, dtypes, tensor tables, indexes and weight sets |
 //! | `hf-meta-count` | [`count`], [`check`], [`memory`] and [`results`] |
+//! | `hf-meta-inspect` | one call, for any transport |
 //! | `hf-meta-cli` | the `hf-meta` command |
 //! | `hf-meta-badge` | badges as SVG and as shields.io JSON |
 //! | `hf-meta-server` | the badge service and a Redis cache |
@@ -120,13 +121,12 @@
 mod backends;
 mod base;
 mod cache;
+mod call;
 mod client;
 pub mod docs;
 mod error;
-mod error_kind;
 mod http;
 mod hub;
-mod inspect;
 
 pub use hf_meta_count::{
     CountReport, CountSummary, Diff, FetchStats, ParameterCount, Plan, SafetensorsFile,
@@ -141,15 +141,18 @@ pub use hf_meta_format::{
 
 pub use self::{
     backends::FileStore,
+    base::Progress,
     base::budget::{Budget, Demand, LargeCallLimit},
     base::meter::{CallMeter, ClientStats},
-    base::{Progress, RangeBytes},
     cache::{Cache, CacheKey, CacheMode, DiskCache, DiskUsage, MemoryCache},
     client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
-    error::{Error, HubCacheMiss, QuantizationNotFound},
-    error_kind::ErrorKind,
-    http::{AddressPolicy, HttpError, HttpErrorKind, HubError, RetryPolicy},
+    http::{AddressPolicy, RetryPolicy},
     hub::{Endpoint, EndpointError, HubReportedCount, Source},
+};
+
+pub use hf_meta_inspect::{
+    Error, ErrorKind, HttpError, HttpErrorKind, HubCacheMiss, HubError, QuantizationNotFound,
+    RangeBytes,
 };
 
 #[cfg(feature = "internal")]

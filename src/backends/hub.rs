@@ -4,14 +4,13 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use futures::future::{BoxFuture, FutureExt};
+use hf_meta_inspect::{Listing, OpenIndex, RangeBytes};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
-use super::source::{self, Fetch, Fetched, FileListing, FileSource, ListFuture, OpenIndex};
+use super::source::{self, Fetch, Fetched, FileSource, ListFuture};
 use super::web;
-use crate::base::RangeBytes;
-use crate::error::Error;
-use crate::error_kind::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::formats::RepoPath;
 use crate::http::{Http, HttpError, ResponseChain};
 use crate::hub::{CommitSha, Endpoint, HubReportedCount, HubWarnings, RepoId, Revision, api};
@@ -74,7 +73,7 @@ impl FileSource for HubRepo {
             let url = endpoint.tree_url(repo, revision, folder);
             match api::list_files(http, url).await {
                 Ok((files, chain)) => {
-                    Ok(Some(FileListing { files, commit: self.commit(&chain), is_complete: true }))
+                    Ok(Some(Listing { files, commit: self.commit(&chain), is_complete: true }))
                 }
                 Err(failure) => self.without_listing(failure).map(|()| None),
             }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub(crate) use self::hub::HubRepo;
 pub(crate) use self::snapshot::{CachedCommit, OfflineRepo};
-pub(crate) use self::source::{Fetched, FileListing, FileSource, OpenIndex};
+pub(crate) use self::source::FileSource;
 pub use self::store::FileStore;
 pub(crate) use self::store::{StoreFolder, local_folder};
 pub(crate) use self::web::{WebFolder, explain};

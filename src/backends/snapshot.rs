@@ -17,12 +17,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use futures::future::{FutureExt, ready};
+use hf_meta_inspect::{Listing, RangeBytes};
 use serde::Deserialize;
 use tokio::fs;
 
-use super::source::{Fetch, Fetched, FileListing, FileSource, ListFuture};
+use super::source::{Fetch, Fetched, FileSource, ListFuture};
 use super::{HubRepo, Origin, store};
-use crate::base::RangeBytes;
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::cache::HeaderBytes;
 use crate::error::{Error, HubCacheMiss, shared};
@@ -151,11 +151,11 @@ impl FileSource for OfflineRepo {
             let snapshot = self.snapshot()?;
             let commit = Some(snapshot.commit.clone());
             if let Some(files) = snapshot.listed().await {
-                return Ok(Some(FileListing { files, commit, is_complete: true }));
+                return Ok(Some(Listing { files, commit, is_complete: true }));
             }
             let listed = store::list(&snapshot.folder, folder).await;
             let files = listed.map_err(|error| Error::from_io(self.hub.repo.to_string(), error))?;
-            Ok(files.map(|files| FileListing { files, commit, is_complete: false }))
+            Ok(files.map(|files| Listing { files, commit, is_complete: false }))
         }
         .boxed()
     }
@@ -192,7 +192,7 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCach
 }
 
 fn missing(path: &Path, reason: &'static str) -> HubCacheMiss {
-    HubCacheMiss { path: path.display().to_string(), reason }
+    HubCacheMiss::new(path.display().to_string(), reason)
 }
 
 /// A cached commit of a repository. It serves only what an earlier call has read.
@@ -225,7 +225,7 @@ impl FileSource for CachedCommit {
     fn list<'a>(&'a self, folder: Option<&'a RepoPath>) -> ListFuture<'a> {
         let listed = self.bytes.headers.listing(folder);
         let commit = Some(self.bytes.commit.clone());
-        let listing = |(files, is_complete)| Some(FileListing { files, commit, is_complete });
+        let listing = |(files, is_complete)| Some(Listing { files, commit, is_complete });
         let listing = listed.map(listing).ok_or_else(|| not_cached("list of files".to_owned()));
         ready(listing).boxed()
     }

@@ -2,18 +2,17 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use futures::channel::oneshot;
-use futures::future::{BoxFuture, Either, FutureExt, ready, select};
+use futures::future::{BoxFuture, Either, FutureExt, select};
+use hf_meta_inspect::{Listing, Loaded, OpenIndex, RangeBytes};
 use tracing::Instrument;
 use url::Url;
 
-use crate::base::{RangeBytes, lock};
+use crate::base::lock;
 use crate::error::Error;
 use crate::formats::safetensors::SafetensorsIndexJson;
-use crate::formats::weight_sets::ListedFile;
 use crate::formats::{Formats, RepoPath};
 use crate::http::{Http, HttpError, PartialFile, ResponseChain};
 use crate::hub::CommitSha;
@@ -34,57 +33,11 @@ impl<T> Fetched<T> {
     }
 }
 
-/// The files of a source, or of a folder in it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FileListing {
-    pub(crate) files: Vec<ListedFile>,
-    /// The commit of the files, if the server reports it.
-    pub(crate) commit: Option<CommitSha>,
-    /// True if no file is missing from the listing.
-    pub(crate) is_complete: bool,
-}
-
 /// The future of a value read from a file.
 pub(crate) type Fetch<'a, T> = BoxFuture<'a, Result<Fetched<T>, Error>>;
 
 /// The future of a listing.
-pub(crate) type ListFuture<'a> = BoxFuture<'a, Result<Option<FileListing>, Error>>;
-
-/// The rest of a file that has begun to arrive.
-pub(crate) type Rest = BoxFuture<'static, Result<Fetched<Arc<Vec<u8>>>, Error>>;
-
-/// An index that has begun to arrive.
-pub(crate) struct OpenIndex {
-    /// The commit of the index, if the server reports it.
-    pub(crate) commit: Option<CommitSha>,
-    /// The length of the body as sent, in bytes; `None` if unknown.
-    pub(crate) length: Option<u64>,
-    /// The first shard that it names, if that has arrived, and the rest has not.
-    pub(crate) first_shard: Option<RepoPath>,
-    /// The whole index.
-    pub(crate) rest: Rest,
-}
-
-impl OpenIndex {
-    /// Creates an index that has arrived.
-    pub(crate) fn complete(index: Fetched<Arc<Vec<u8>>>) -> Self {
-        let (commit, length) = (index.commit.clone(), Some(index.value.len() as u64));
-        Self { commit, length, first_shard: None, rest: ready(Ok(index)).boxed() }
-    }
-
-    /// Drives another future while the index arrives. A transfer that is open but not polled would block the future's
-    /// requests: it keeps its connection, or most of the flow-control window.
-    pub(crate) async fn poll_alongside<T>(mut self, other: impl Future<Output = T>) -> (Self, T) {
-        let other = pin!(other);
-        match select(&mut self.rest, other).await {
-            Either::Left((index, other)) => {
-                let other = other.await;
-                (Self { rest: ready(index).boxed(), ..self }, other)
-            }
-            Either::Right((other, _)) => (self, other),
-        }
-    }
-}
+pub(crate) type ListFuture<'a> = BoxFuture<'a, Result<Option<Listing>, Error>>;
 
 /// A folder of files, addressed by their paths in it. A source is created for one call, and counts the requests and
 /// bytes of that call.
@@ -119,7 +72,7 @@ pub(crate) trait FileSource: Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<OpenIndex, Error>> {
         async move {
             let Fetched { value, commit, .. } = self.load(path, limit).await?;
-            Ok(OpenIndex::complete(Fetched::new(Arc::new(value), commit)))
+            Ok(OpenIndex::complete(Loaded { bytes: Arc::new(value), commit }))
         }
         .boxed()
     }
@@ -168,7 +121,7 @@ pub(super) async fn open_over_http(
     };
     let mut rest = async move {
         let (file, chain) = http.read_file(&url, limit, &arrived).await.map_err(explain)?;
-        Ok(Fetched::new(Arc::new(file), fetched(&chain)))
+        Ok(Loaded { bytes: Arc::new(file), commit: fetched(&chain) })
     }
     .in_current_span()
     .boxed();

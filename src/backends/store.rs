@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
+use hf_meta_inspect::{Listing, RangeBytes};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::source::{Fetch, Fetched, FileListing, FileSource, ListFuture};
-use crate::base::RangeBytes;
+use super::source::{Fetch, Fetched, FileSource, ListFuture};
 use crate::base::meter::CallMeter;
 use crate::error::Error;
 use crate::formats::RepoPath;
@@ -168,7 +168,7 @@ impl FileSource for StoreFolder {
             self.count_request();
             let listed = self.store.list(folder).await;
             let listed = listed.map_err(|error| self.failure(self.name.clone(), error))?;
-            Ok(listed.map(|files| FileListing { files, commit: None, is_complete: true }))
+            Ok(listed.map(|files| Listing { files, commit: None, is_complete: true }))
         }
         .boxed()
     }

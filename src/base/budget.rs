@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::{Either, select};
+use hf_meta_inspect::{Permit, Refusal};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::meter::CallMeter;
@@ -46,10 +47,6 @@ pub enum Demand {
     /// The memory of a large call, while other large calls use all of it.
     LargeCall,
 }
-
-/// The reason why a budget ended a call.
-#[derive(Clone, Debug)]
-pub(crate) struct Refusal(pub(crate) Arc<dyn StdError + Send + Sync>);
 
 /// Creates the memory budget of all calls of a client.
 pub(crate) fn client_memory() -> Arc<Semaphore> {
@@ -145,9 +142,8 @@ pub(crate) struct MemoryPermit {
     _one: Option<OwnedSemaphorePermit>,
 }
 
-impl MemoryPermit {
-    /// Releases all but `bytes` bytes.
-    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+impl Permit for MemoryPermit {
+    fn shrink_to(&mut self, bytes: usize) {
         for permit in self.bytes.iter_mut().flatten() {
             let excess = permit.num_permits().saturating_sub(bytes);
             drop(permit.split(excess));

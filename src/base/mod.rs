@@ -37,16 +37,6 @@ pub(crate) fn random_fraction() -> f64 {
     f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
 }
 
-/// The bytes of a range. They are fewer than requested only if the file ends inside the range, and more only if it
-/// starts at byte 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RangeBytes {
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    /// The size of the whole file in bytes.
-    pub file_size: u64,
-}
-
 /// The progress of a call, in shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

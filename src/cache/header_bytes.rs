@@ -8,9 +8,9 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
+use hf_meta_inspect::RangeBytes;
 use serde::{Deserialize, Serialize};
 
-use crate::base::RangeBytes;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
 use crate::hub::{CommitSha, RepoId};

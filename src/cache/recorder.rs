@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex};
 
+use hf_meta_inspect::RangeBytes;
 use tokio::task::JoinHandle;
 
 use super::header_bytes::{CachedFile, CachedHeaders, Deflated, HeaderBytes, encode_listing};
 use crate::base::blocking::spawn_blocking_if_large;
-use crate::base::{RangeBytes, lock};
+use crate::base::lock;
 use crate::formats::RepoPath;
 use crate::formats::weight_sets::ListedFile;
 use crate::hub::{CommitSha, RepoId};

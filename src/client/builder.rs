@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hf_meta_inspect::Limits;
 use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, HOST, HeaderName, HeaderValue, RANGE, USER_AGENT,
 };
@@ -13,13 +14,10 @@ use super::context::ClientContext;
 use crate::base::budget::client_memory;
 use crate::base::meter::CallMeter;
 use crate::cache::{Cache, DiskCache, HeaderCache};
-use crate::count::Configs;
 use crate::error::{Error, shared};
-use crate::formats::safetensors::{DEFAULT_HEADER_LIMIT, SafetensorsIndexJson};
 use crate::formats::{Format, Formats, clip};
 use crate::http::{AddressPolicy, Http, HttpSettings, Proxies, RetryPolicy, has_tls_provider};
 use crate::hub::Endpoint;
-use crate::inspect::Limits;
 
 #[cfg(feature = "rustls-no-provider")]
 use crate::http::parse_certificates;
@@ -75,13 +73,7 @@ impl Default for ClientBuilder {
             http: HttpSettings::default(),
             invalid: None,
             call_timeout: None,
-            limits: Limits {
-                header: DEFAULT_HEADER_LIMIT,
-                headers: 500_000_000,
-                index: SafetensorsIndexJson::DEFAULT_LIMIT,
-                config: Configs::DEFAULT_LIMIT,
-                concurrency: 1,
-            },
+            limits: Limits::default(),
             formats: Formats::built_in().clone(),
             hub_cache: None,
             header_cache: None,
@@ -121,7 +113,7 @@ impl ClientBuilder {
         Self { call_timeout: timeout.into(), ..self }
     }
 
-    /// Sets the maximum size of one header, in bytes; [`DEFAULT_HEADER_LIMIT`] by default.
+    /// Sets the maximum size of one header, in bytes; [`DEFAULT_HEADER_LIMIT`](crate::formats::safetensors::DEFAULT_HEADER_LIMIT) by default.
     pub fn max_header_bytes(mut self, bytes: u64) -> Self {
         self.limits.header = bytes;
         self
@@ -134,7 +126,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the maximum size of an index, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`] by default.
+    /// Sets the maximum size of an index, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`](crate::SafetensorsIndexJson::DEFAULT_LIMIT) by default.
     pub fn max_index_bytes(mut self, bytes: u64) -> Self {
         self.limits.index = bytes;
         self

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hf_meta_inspect::Limits;
 use tokio::sync::Semaphore;
 
 use crate::backends::{HubRepo, OfflineRepo, Origin};
@@ -13,7 +14,6 @@ use crate::cache::{CacheKey, HeaderCache, decode};
 use crate::formats::Formats;
 use crate::http::{Http, KnownServers};
 use crate::hub::{Endpoint, HubWarnings, RepoId, Revision};
-use crate::inspect::Limits;
 
 /// The state that all calls of a client share.
 #[derive(Clone, Debug)]

@@ -10,12 +10,12 @@ use crate::backends::explain;
 use crate::base::Callback;
 use crate::base::budget::{Budget, LargeCallLimit};
 use crate::cache::HeaderBytes;
+use crate::call::{ModelCall, RecordedCount};
 use crate::error::Error;
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{FileHeader, RepoPath};
 use crate::http::SafeUrl;
 use crate::hub::api::next_page;
-use crate::inspect::{Call, RecordedCount};
 use crate::results::CountReport;
 
 impl Client {
@@ -123,10 +123,7 @@ impl Model {
         main: &RepoPath,
     ) -> impl Future<Output = Result<Vec<WeightSet>, Error>> + Send + use<> {
         let main = main.clone();
-        self.call(move |call| {
-            let main = main.clone();
-            async move { call.loaded_with(&main).await }
-        })
+        self.call(move |call| call.loaded_with(main.clone()))
     }
 
     /// Counts the parameters like [`Model::count`], and also returns the path of the weight file or the index, or the
@@ -136,7 +133,7 @@ impl Model {
     /// Store the bytes to count again later, with [`Model::recount`]. There are none if the commit is unknown, if access
     /// to a small file was denied, or if they are too many to record.
     pub fn count_and_record(&self) -> impl Future<Output = RecordedCount> + Send + use<> {
-        let recorded = self.call(Call::record);
+        let recorded = self.call(ModelCall::record);
         recorded.map(|recorded| recorded.unwrap_or_else(|error| (Err(error), None, None)))
     }
 

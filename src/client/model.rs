@@ -9,12 +9,12 @@ use crate::base::budget::{Budget, LargeCallLimit};
 use crate::base::meter::CallMeter;
 use crate::base::{Callback, OnHeader, OnProgress, Progress};
 use crate::cache::CacheMode;
+use crate::call::{ModelCall, ReadOptions};
 use crate::error::Error;
 use crate::formats::safetensors::Safetensors;
 use crate::formats::weight_sets::WeightSet;
 use crate::formats::{Format, RepoPath};
 use crate::hub::{HubReportedCount, Source, SourceError};
-use crate::inspect::{Call, ReadOptions};
 use crate::memory::MemoryOptions;
 use crate::results::VerifyReport;
 use crate::results::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
@@ -201,7 +201,7 @@ impl Model {
     ///
     /// Returns the same errors as [`Model::parse_safetensors_metadata`].
     pub fn count(&self) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
-        self.call(Call::count)
+        self.call(ModelCall::count)
     }
 
     /// Reads and validates the header of every safetensors file, and counts the parameters.
@@ -216,7 +216,7 @@ impl Model {
     pub fn parse_safetensors_metadata(
         &self,
     ) -> impl Future<Output = Result<SafetensorsParseFromRepo, Error>> + Send + use<> {
-        self.clone().format(Safetensors.name()).call(Call::parse)
+        self.clone().format(Safetensors.name()).call(ModelCall::parse)
     }
 
     /// Reads and validates the header of every weight file, in any format, and counts the parameters.
@@ -235,7 +235,7 @@ impl Model {
     ///
     /// Returns the same errors as [`Model::parse_safetensors_metadata`].
     pub fn inspect(&self) -> impl Future<Output = Result<Weights, Error>> + Send + use<> {
-        self.call(Call::weights)
+        self.call(ModelCall::weights)
     }
 
     /// Checks everything that headers can reveal. Reads every header and continues after an error.
@@ -267,7 +267,7 @@ impl Model {
     pub fn hub_reported_count(
         &self,
     ) -> impl Future<Output = Result<Option<HubReportedCount>, Error>> + Send + use<> {
-        self.call(|call| async move { call.files.reported_count().await })
+        self.call(ModelCall::hub_count)
     }
 
     /// Lists all weight sets in the repository or folder, judging by file names alone. Returns `None` if the files
@@ -280,7 +280,7 @@ impl Model {
     pub fn weight_sets(
         &self,
     ) -> impl Future<Output = Result<Option<Vec<WeightSet>>, Error>> + Send + use<> {
-        self.call(|call| async move { call.list_sets().await })
+        self.call(ModelCall::list_sets)
     }
 
     /// Reads a small file at the revision of this model, such as `config.json`. `path` starts at the root of the
@@ -306,9 +306,6 @@ impl Model {
         max_bytes: u64,
     ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send + use<> {
         let path = path.clone();
-        self.call(move |call| {
-            let path = path.clone();
-            async move { Ok(call.files.read_whole(&path, max_bytes).await?.value) }
-        })
+        self.call(move |call| call.read_file(path.clone(), max_bytes))
     }
 }

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hf_meta_inspect::Settings;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
@@ -12,11 +13,11 @@ use super::model::Model;
 use crate::backends::{Origin, StoreFolder, WebFolder, local_folder};
 use crate::base::budget::CallBudget;
 use crate::base::meter::CallMeter;
-use crate::error::Error;
-use crate::error_kind::ErrorKind;
+use crate::call::{CacheLookup, CallFiles, ModelCall, file_of, on_disk};
+use crate::error::{Error, ErrorKind};
+use crate::formats::weight_sets::ListedFile;
 use crate::formats::{Formats, clip};
 use crate::hub::Source;
-use crate::inspect::{Call, CallContext, CallFiles, CallState, ReadMode, file_of, on_disk};
 use crate::steps::Target;
 
 /// The minimum interval between checks of a timeout that a wait has extended.
@@ -33,7 +34,7 @@ impl Model {
     ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
     where
         T: Send + 'static,
-        Read: FnMut(Call) -> Reading + Send + 'static,
+        Read: FnMut(ModelCall) -> Reading + Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send + 'static,
     {
         let model = self.clone();
@@ -51,7 +52,7 @@ impl Model {
     /// repository needs no token.
     async fn run<T, Read, Reading>(self, mut read: Read, meter: CallMeter) -> Result<T, Error>
     where
-        Read: FnMut(Call) -> Reading,
+        Read: FnMut(ModelCall) -> Reading,
         Reading: Future<Output = Result<T, Error>>,
     {
         let source = self.source.as_ref().ok().map(tracing::field::display);
@@ -107,7 +108,7 @@ impl Model {
         }
     }
 
-    async fn start(&self, client: &ClientContext, meter: CallMeter) -> Result<Call, Error> {
+    async fn start(&self, client: &ClientContext, meter: CallMeter) -> Result<ModelCall, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
         let (limit, memory) = (self.budget.clone(), Arc::clone(&client.memory));
@@ -141,25 +142,29 @@ impl Model {
                 (Origin::Folder(Arc::new(folder)), target)
             }
         };
-        let context = CallContext {
+        let options = &self.options;
+        let cache = client.header_cache.as_ref();
+        let cache = CacheLookup::new(cache, &origin, &target, &formats, options, &budget);
+        let (on_progress, on_header) = (self.on_progress.clone(), self.on_header.clone());
+        let files = CallFiles::new(origin, budget, on_progress, on_header);
+        let known_files = options.known_files.as_ref().map(|paths| {
+            let files = paths.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
+            Arc::new(files.collect())
+        });
+        let settings = Settings {
             source: self.options.name.clone().unwrap_or_else(|| self.shown(&source)),
             target,
             formats,
-            options: self.options.clone(),
+            plan: options.plan,
+            list_sets: options.list_sets,
+            all_sets: options.all_sets,
+            memory: options.memory,
+            known_files,
             limits: client.limits,
-            cache: client.header_cache.clone(),
-            on_progress: self.on_progress.clone(),
-            on_header: self.on_header.clone(),
-            started: std::time::Instant::now(),
-            meter,
-            budget,
+            keep_headers: false,
+            read_all_shards: false,
         };
-        Ok(Call {
-            context: Arc::new(context),
-            files: CallFiles::new(origin),
-            mode: ReadMode::default(),
-            state: CallState::default(),
-        })
+        Ok(ModelCall { settings, files, cache, meter, started: std::time::Instant::now() })
     }
 }
 

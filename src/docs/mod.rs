@@ -32,6 +32,7 @@
 /// [`FetchStats`]: crate::FetchStats
 /// [`Error`]: crate::Error
 /// [`FileStore`]: crate::FileStore
+/// [`Files`]: hf_meta_inspect::Files
 /// [`CountReport`]: crate::CountReport
 /// [`Budget`]: crate::Budget
 #[doc = include_str!("architecture.md")]

@@ -1,11 +1,17 @@
 //! A sample error of every kind, compared with the table in `src/docs/errors.md`.
 
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
 use url::Url;
 
 use super::*;
 use crate::backends::explain;
 use crate::formats::safetensors::SafetensorsIndexJson;
-use crate::http::SafeUrl;
+use crate::formats::{HeaderError, HeaderErrorKind};
+use crate::http::{HttpError, HttpErrorKind, HubError, SafeUrl};
+use crate::hub::{RepoId, Revision};
 
 /// A row of the table: code, predicate and status.
 type Row = (&'static str, &'static str, u16);
@@ -26,16 +32,16 @@ fn url() -> SafeUrl {
 }
 
 fn response(status: u16, code: Option<&str>, retry_after: Option<Duration>) -> Box<HubError> {
-    Box::new(HubError {
-        url: url().to_string(),
-        status,
-        code: code.map(str::to_owned),
-        message: None,
-        request_id: None,
-        retry_after,
-        commit: None,
-        is_cross_origin: false,
-    })
+    let mut response = HubError::new(url().to_string(), status);
+    (response.code, response.retry_after) = (code.map(str::to_owned), retry_after);
+    Box::new(response)
+}
+
+/// Returns the error for a response with a message.
+fn explained_message(status: u16, message: &str) -> Error {
+    let mut response = response(status, None, None);
+    response.message = Some(message.to_owned());
+    explained(response)
 }
 
 /// Returns the error for a response to a request for a file of a repository.
@@ -76,12 +82,10 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
         ErrorKind::FileNotFound => vec![Error::FileNotFound { file, source: missing() }],
         ErrorKind::Gated => vec![explained(response(403, Some("GatedRepo"), None))],
         ErrorKind::RejectedToken => {
-            let message = Some("Invalid credentials in Authorization header".to_owned());
-            vec![explained(Box::new(HubError { message, ..*response(401, None, None) }))]
+            vec![explained_message(401, "Invalid credentials in Authorization header")]
         }
         ErrorKind::Forbidden => {
-            let message = Some("Access to this resource is disabled.".to_owned());
-            vec![explained(Box::new(HubError { message, ..*response(403, None, None) }))]
+            vec![explained_message(403, "Access to this resource is disabled.")]
         }
         ErrorKind::NoWeights => vec![Error::NoWeights {
             location,
@@ -128,7 +132,7 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
         }
         ErrorKind::Offline => vec![Error::Offline { url: url().to_string() }],
         ErrorKind::NotCached => {
-            let source = HubCacheMiss { path: "refs/main".to_owned(), reason: "does not exist" };
+            let source = HubCacheMiss::new("refs/main".to_owned(), "does not exist");
             vec![Error::NotCached { repo, revision: Revision::default(), source }]
         }
         ErrorKind::LocalIo => {
@@ -137,6 +141,7 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
                 source: shared(io::Error::from(io::ErrorKind::PermissionDenied)),
             }]
         }
+        kind => panic!("{kind:?} has no sample"),
     }
 }
 

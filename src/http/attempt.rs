@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use ::url::Url;
+use hf_meta_inspect::HttpError;
 use reqwest::header::HeaderMap;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::SafeUrl;
-use super::error::HttpError;
 use crate::base::meter::CallMeter;
 
 /// The part of a file that a request asks for.

@@ -5,12 +5,13 @@ use std::io::{self, Write};
 
 use bytes::Bytes;
 use flate2::write::GzDecoder;
+use hf_meta_inspect::{HttpError, HttpErrorKind};
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 
 use super::SafeUrl;
 use super::attempt::Attempt;
-use super::error::{Defect, HttpError, HttpErrorKind};
+use super::error::{self, Defect};
 use super::range::{BodySlice, check_encoding, wrong_length};
 use crate::base::budget::CallBudget;
 
@@ -32,7 +33,7 @@ pub(super) async fn read_slice(
     let mut offset = slice.offset;
     while len(&bytes) < slice.length {
         let Some(chunk) = next_chunk(&mut response, attempt).await? else {
-            return Err(HttpError::defect(response.url(), wrong_length(slice.length, len(&bytes))));
+            return Err(error::defect(response.url(), wrong_length(slice.length, len(&bytes))));
         };
         let skipped = offset.min(len(&chunk));
         offset -= skipped;
@@ -43,7 +44,7 @@ pub(super) async fn read_slice(
         && (len(&bytes) > slice.length || next_chunk(&mut response, attempt).await?.is_some())
     {
         let description = format!("expected {} bytes, got more", slice.length);
-        return Err(HttpError::defect(response.url(), (HttpErrorKind::WrongBody, description)));
+        return Err(error::defect(response.url(), (HttpErrorKind::WrongBody, description)));
     }
     bytes.truncate(usize::try_from(slice.length).unwrap_or(usize::MAX));
     Ok(bytes)
@@ -61,23 +62,23 @@ pub(super) async fn read_file(
     let url = response.url().clone();
     let not_decoded = |error: io::Error| {
         if error.kind() == io::ErrorKind::FileTooLarge {
-            return HttpError::too_large(&url, limit);
+            return error::too_large(&url, limit);
         }
         let description = "the gzip body is corrupt".to_owned();
-        HttpError::defect(&url, (HttpErrorKind::WrongBody, description))
+        error::defect(&url, (HttpErrorKind::WrongBody, description))
     };
     if response.content_length().is_some_and(|expected| expected > limit) {
-        return Err(HttpError::too_large(&url, limit));
+        return Err(error::too_large(&url, limit));
     }
     let mut decoder = BodyDecoder::new(response.headers(), limit)
-        .map_err(|defect| HttpError::defect(&url, defect))?;
+        .map_err(|defect| error::defect(&url, defect))?;
     let mut admitted = 0;
     while let Some(chunk) = next_chunk(&mut response, attempt).await? {
         let bytes = decoder.decode(&chunk).map_err(not_decoded)?;
         arrived(bytes);
         let more = len(bytes) - admitted;
         admitted += more;
-        budget.admit_bytes(more).await.map_err(|refusal| HttpError::over_budget(&url, refusal))?;
+        budget.admit_bytes(more).await.map_err(|refusal| error::over_budget(&url, refusal))?;
     }
     decoder.finish().map_err(not_decoded)
 }
@@ -91,8 +92,8 @@ async fn next_chunk(
 ) -> Result<Option<Bytes>, HttpError> {
     loop {
         let chunk = response.chunk().await;
-        let chunk = chunk.map_err(|error| {
-            HttpError::transport(&SafeUrl::from(response.url()), error, || None)
+        let chunk = chunk.map_err(|failure| {
+            error::transport(&SafeUrl::from(response.url()), failure, || None)
         })?;
         attempt.count_bytes(chunk.as_ref().map_or(0, Bytes::len));
         if chunk.as_ref().is_none_or(|chunk| !chunk.is_empty()) {

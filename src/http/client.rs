@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::url::Url;
+use hf_meta_inspect::HttpError;
 use reqwest::Response;
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,6 @@ use tokio::time::{Instant, timeout};
 use super::address::AddressGuard;
 use super::attempt::{Attempt, Requested};
 use super::clients::HttpClients;
-use super::error::HttpError;
 use super::rate_limit_gate::RateLimitGate;
 use super::settings::HttpSettings;
 use crate::base::budget::CallBudget;

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use hf_meta_inspect::HttpErrorKind;
 use reqwest::StatusCode;
 use reqwest::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName,
 };
 
-use super::error::{Defect, HttpErrorKind};
+use super::error::Defect;
 use super::rate_limit::parse_digits_saturating;
 use crate::formats::clip;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ::url::Url;
 use futures::future::{BoxFuture, FutureExt};
+use hf_meta_inspect::{HttpError, HttpErrorKind, RangeBytes};
 use reqwest::StatusCode;
 use reqwest::header::LOCATION;
 use tokio::time::{Instant, sleep};
@@ -12,10 +13,9 @@ use tokio::time::{Instant, sleep};
 use super::SafeUrl;
 use super::attempt::{Attempt, Requested, ResponseChain};
 use super::client::Http;
-use super::error::{HttpError, HttpErrorKind};
+use super::error;
 use super::rate_limit_gate::GateKey;
 use super::{body, range, send};
-use crate::base::RangeBytes;
 
 /// A file that is still arriving.
 pub(crate) struct PartialFile<'a> {
@@ -82,8 +82,8 @@ impl Http {
         let (response, chain) = self.send_following_redirects(attempt).await?;
         let slice = match range::check(range, response.status(), response.headers()) {
             Ok(Some(slice)) => slice,
-            Ok(None) => return Err(HttpError::status(attempt.url, &response)),
-            Err(defect) => return Err(HttpError::defect(response.url(), defect)),
+            Ok(None) => return Err(error::status(attempt.url, &response)),
+            Err(defect) => return Err(error::defect(response.url(), defect)),
         };
         let url = response.url().clone();
         let bytes = body::read_slice(response, &slice, attempt).await?;
@@ -95,7 +95,7 @@ impl Http {
             let size = self.file_size(attempt.url, &chain).await;
             let headers = chain.0.last().cloned().unwrap_or_default();
             let checked = range::check_end(range, slice.length, size, &headers);
-            checked.map_err(|defect| HttpError::defect(&url, defect))?
+            checked.map_err(|defect| error::defect(&url, defect))?
         };
         Ok((RangeBytes { bytes, file_size }, chain))
     }
@@ -119,7 +119,7 @@ impl Http {
     ) -> Result<(Vec<u8>, ResponseChain), HttpError> {
         let (response, chain) = self.send_following_redirects(attempt).await?;
         if response.status() != StatusCode::OK {
-            return Err(HttpError::status(attempt.url, &response));
+            return Err(error::status(attempt.url, &response));
         }
         let length = response.content_length();
         let tell = |bytes: &[u8]| arrived(&PartialFile { chain: &chain, length, bytes });
@@ -141,7 +141,7 @@ impl Http {
         if has_header || status.is_success() || send::is_redirect(status) {
             return Ok(chain);
         }
-        Err(HttpError::status(attempt.url, &response))
+        Err(error::status(attempt.url, &response))
     }
 }
 

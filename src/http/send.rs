@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use ::url::Url;
 use hf_meta_count::results::text;
+use hf_meta_inspect::{HttpError, HttpErrorKind};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, LOCATION, RANGE};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 
 use super::SafeUrl;
 use super::attempt::{Attempt, Requested, ResponseChain};
 use super::client::Http;
-use super::error::{HttpError, HttpErrorKind};
+use super::error;
 use super::rate_limit_gate::GateKey;
 
 /// The maximum number of redirects per request. The Hub needs two (to the canonical repository name, then to the
@@ -60,7 +61,7 @@ impl Http {
     ) -> Result<Response, HttpError> {
         let (safe_url, origin) = (SafeUrl::from(&url), url.origin());
         if !self.guard.allows(&url) {
-            return Err(HttpError::forbidden_address(&safe_url));
+            return Err(error::forbidden_address(&safe_url));
         }
         // Holding one permit while waiting for another could deadlock.
         (attempt.request_permit, attempt.connection_permit) = (None, None);
@@ -80,7 +81,7 @@ impl Http {
         let sent = self.clients.send(&url, request).await;
         let proxy = || self.settings.proxies.as_ref()?.proxy_for(&origin);
         let (response, connection_permit) =
-            sent.map_err(|error| HttpError::transport(&safe_url, error, proxy))?;
+            sent.map_err(|failure| error::transport(&safe_url, failure, proxy))?;
         attempt.connection_permit = connection_permit;
         let status = response.status().as_u16();
         attempt.status = Some(status);

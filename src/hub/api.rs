@@ -9,7 +9,7 @@ use url::Url;
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::formats::clip;
 use crate::formats::weight_sets::ListedFile;
-use crate::http::{Http, HttpError, HttpErrorKind, ResponseChain};
+use crate::http::{self, Http, HttpError, HttpErrorKind, ResponseChain};
 
 /// The maximum number of files. The Hub recommends at most 100,000 per repository
 /// (<https://huggingface.co/docs/hub/storage-limits>).
@@ -26,7 +26,7 @@ const MAX_PAGES: usize = 2_000;
 
 /// Returns the error for a list of files or for one of its pages.
 fn invalid(page: &Url, kind: HttpErrorKind, reason: &str) -> HttpError {
-    HttpError::defect(page, (kind, reason.to_owned()))
+    http::defect(page, (kind, reason.to_owned()))
 }
 
 /// Returns the URL of the next page, if any.
@@ -98,7 +98,7 @@ pub(crate) async fn list_files(
         }
         url = next;
         let admitted = http.budget.admit_requests(1);
-        admitted.map_err(|refusal| HttpError::over_budget(&url, refusal))?;
+        admitted.map_err(|refusal| http::over_budget(&url, refusal))?;
     }
 }
 

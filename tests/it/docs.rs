@@ -192,7 +192,7 @@ fn the_files_of_the_architecture_page_exist() {
             if !is_path || name.starts_with("GET") || name.contains("://") {
                 continue;
             }
-            let of_crate = ["format", "count"].into_iter().find_map(|short| {
+            let of_crate = ["format", "count", "inspect"].into_iter().find_map(|short| {
                 let rest = name.strip_prefix(short)?.strip_prefix('/')?;
                 Some(format!("crates/hf-meta-{short}/src/{rest}"))
             });

@@ -226,6 +226,7 @@ fn imports_point_down_and_no_files_import_each_other() {
         ("src", Some("The layers of the library")),
         ("crates/hf-meta-count/src", Some("The layers of the count")),
         ("crates/hf-meta-format/src", Some("The layers of the formats")),
+        ("crates/hf-meta-inspect/src", Some("The layers of the call")),
         ("crates/hf-meta-badge/src", None),
         ("crates/hf-meta-census/src", None),
         ("crates/hf-meta-server/src", None),

@@ -250,7 +250,7 @@ pub(super) async fn recount(
     let model = client.model(&row.repo).revision(commit.as_str());
     let main = match row.path.as_deref() {
         Some(path) => model.clone().path(path),
-        None => model.clone().known_files(files.iter().cloned()),
+        None => model.clone().known_files(files.iter().cloned()).other_sets(true),
     };
     let mut sets = SetReader { stored: Some(stored), ..SetReader::default() };
     let result = sets.count_again(main, &model, row).await;

@@ -1,52 +1,66 @@
-//! The cache entries that may serve a call.
-
-use std::sync::Arc;
+//! The cache entries that may serve a call: the stored bytes of a commit that this reader may read.
 
 use futures::future::join_all;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::call::CallContext;
+use super::options::ReadOptions;
 use crate::backends::{FileSource, HubRepo, Origin};
 use crate::base::blocking::spawn_blocking_if_large;
+use crate::base::budget::CallBudget;
+use crate::base::meter::CallMeter;
 use crate::cache::{
     CacheKey, CacheKeys, CacheMode, CachedHeaders, CachedRef, CachedRefAge, HeaderBytes,
     HeaderCache, decode,
 };
-use crate::error::Error;
-use crate::error_kind::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
-use crate::formats::{Format, RepoPath, chain};
+use crate::formats::{Format, Formats, RepoPath, chain};
 use crate::hub::CommitSha;
 use crate::steps::Target;
 
 /// The entries of the cache that may serve one call, and those that the call may fill.
 ///
-/// It reads and stores entries, and asks for the commit of a cached branch. The call decides what to read.
-pub(super) struct CacheLookup {
+/// It reads and stores entries, and asks for the commit of a cached branch. It does not read weights.
+#[derive(Debug)]
+pub(crate) struct CacheLookup {
     cache: HeaderCache,
-    context: Arc<CallContext>,
+    cache_mode: CacheMode,
+    target: Target,
     keys: CacheKeys,
     /// The repository at the requested revision.
     repo: HubRepo,
     /// True if the repository can be requested.
     is_online: bool,
+    meter: CallMeter,
+    budget: CallBudget,
+}
+
+/// The commit of a revision, as far as the cache knows it.
+#[derive(Debug, Default)]
+pub(crate) struct FoundCommit {
+    /// `None` if this reader has not read it before, or if the server does not allow it any longer.
+    pub(crate) commit: Option<CommitSha>,
+    /// The age of the entry, if the server was not asked again.
+    pub(crate) age: Option<CachedRefAge>,
+    /// The stored bytes of the commit.
+    pub(crate) stored: Option<HeaderBytes>,
 }
 
 /// Returns the name of the part of a repository that a call reads. Calls that read different parts have different
 /// names.
-fn part_of_repo(context: &CallContext) -> String {
-    let path = match &context.target {
+fn part_of_repo(target: &Target, formats: &Formats, options: &ReadOptions) -> String {
+    let path = match target {
         Target::File(path) | Target::Shards(path) | Target::Quantization(path) => Some(path),
         Target::Folder(path) => path.as_ref(),
     };
     let path = path.map_or("", RepoPath::as_str);
     // Paths contain no line breaks, so names stay unique.
-    let suffix = if context.options.list_sets { "\nand all sets" } else { "" };
+    let suffix = if options.list_sets { "\nand all sets" } else { "" };
     // A call that selects a format reads other files. Without a selection, safetensors comes first.
-    let format = Some(context.formats.name(0)).filter(|name| *name != Safetensors.name());
+    let format = Some(formats.name(0)).filter(|name| *name != Safetensors.name());
     let format = format.map(|name| format!("\nformat {name}")).unwrap_or_default();
-    let config = if context.options.memory.is_some() { "\nand the configuration" } else { "" };
+    let config = if options.memory.is_some() { "\nand the configuration" } else { "" };
     format!("{path}{suffix}{format}{config}")
 }
 
@@ -62,13 +76,40 @@ fn probe_path(target: &Target) -> RepoPath {
 
 impl CacheLookup {
     /// Creates the lookup of a call; `None` if no cache may serve it.
-    pub(super) fn new(context: &Arc<CallContext>, origin: &Origin) -> Option<Self> {
-        let cache = context.cache.clone()?;
-        let repo = origin.repo().filter(|_| context.options.cache_mode != CacheMode::Bypass)?;
+    pub(crate) fn new(
+        cache: Option<&HeaderCache>,
+        origin: &Origin,
+        target: &Target,
+        formats: &Formats,
+        options: &ReadOptions,
+        budget: &CallBudget,
+    ) -> Option<Self> {
+        let cache_mode = options.cache_mode;
+        let repo = origin.repo().filter(|_| cache_mode != CacheMode::Bypass)?;
         let HubRepo { http, endpoint, repo: id, .. } = repo;
-        let keys = CacheKeys::new(endpoint, http, id, &part_of_repo(context));
+        let keys = CacheKeys::new(endpoint, http, id, &part_of_repo(target, formats, options));
         let (repo, is_online) = (repo.clone(), origin.online().is_some());
-        Some(Self { cache, context: Arc::clone(context), keys, repo, is_online })
+        let (meter, budget) = (repo.http.meter.clone(), budget.clone());
+        let (cache, target) = (cache?.clone(), target.clone());
+        Some(Self { cache, cache_mode, target, keys, repo, is_online, meter, budget })
+    }
+
+    /// Returns whether the repository can be requested.
+    pub(super) fn is_online(&self) -> bool {
+        self.is_online
+    }
+
+    /// Returns the commit of the revision that this reader may read, and its stored bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the request for the commit of a branch.
+    pub(super) async fn find(&self) -> Result<FoundCommit, Error> {
+        let Some((commit, age)) = self.readable_commit().await? else {
+            return Ok(FoundCommit::default());
+        };
+        let stored = self.stored(&commit).await?;
+        Ok(FoundCommit { commit: Some(commit), age, stored })
     }
 
     /// Returns the commit of the revision if this reader has read it before, and the age of that fact if the server was
@@ -77,14 +118,11 @@ impl CacheLookup {
     /// # Errors
     ///
     /// Returns the error of the request for the commit of a branch.
-    pub(super) async fn readable_commit(
-        &self,
-    ) -> Result<Option<(CommitSha, Option<CachedRefAge>)>, Error> {
+    async fn readable_commit(&self) -> Result<Option<(CommitSha, Option<CachedRefAge>)>, Error> {
         let key = self.keys.revision(&self.repo.revision);
         let Some(cached) = self.get::<CachedRef>(&key).await? else { return Ok(None) };
         let is_current = self.is_commit()
-            || (self.context.options.cache_mode == CacheMode::Default
-                && cached.is_fresh(self.cache.branch_ttl));
+            || (self.cache_mode == CacheMode::Default && cached.is_fresh(self.cache.branch_ttl));
         if self.is_online && !is_current {
             return self.request_commit(cached).await;
         }
@@ -100,19 +138,18 @@ impl CacheLookup {
         cached.commit
     }
 
-    /// Returns the headers of a commit. The caller must know that this reader may read it.
-    pub(super) async fn headers(&self, commit: &CommitSha) -> Result<Option<CachedHeaders>, Error> {
-        self.get(&self.keys.commit(commit)).await
+    /// Returns the stored bytes of a commit. The caller must know that this reader may read it.
+    pub(super) async fn stored(&self, commit: &CommitSha) -> Result<Option<HeaderBytes>, Error> {
+        let headers: Option<CachedHeaders> = self.get(&self.keys.commit(commit)).await?;
+        let commit = commit.clone();
+        Ok(headers.map(|headers| HeaderBytes { commit, headers, canonical_name: None }))
     }
 
     /// Caches the headers of a call, and the commit of its revision.
     pub(super) async fn store(&self, HeaderBytes { commit, headers, .. }: HeaderBytes) {
         let key = self.keys.commit(&commit);
         // Concurrently, because each of them may wait for a cache that does not respond.
-        futures::join!(
-            self.cache.put(&self.context.meter, &key, &headers),
-            self.store_ref(&commit)
-        );
+        futures::join!(self.cache.put(&self.meter, &key, &headers), self.store_ref(&commit));
     }
 
     /// Requests the commit of the revision. Returns the cached commit while it may be used and the server is down.
@@ -123,11 +160,11 @@ impl CacheLookup {
     ) -> Result<Option<(CommitSha, Option<CachedRefAge>)>, Error> {
         use ErrorKind::{FileNotFound, Forbidden, RateLimited, Refused, RejectedToken};
         let HeaderCache { branch_ttl, stale_if_error, .. } = self.cache;
-        let path = probe_path(&self.context.target);
+        let path = probe_path(&self.target);
         let request = self.repo.current_commit(&path);
         let may_be_stale = cached.is_fresh(stale_if_error);
         // A server that hangs must leave time for the cached commit.
-        let limit = self.context.meter.time_left().filter(|_| may_be_stale).map(|left| left / 2);
+        let limit = self.meter.time_left().filter(|_| may_be_stale).map(|left| left / 2);
         let found = match limit {
             Some(limit) => {
                 timeout(limit, request).await.unwrap_or(Err(Error::DeadlineExceeded { limit }))
@@ -169,7 +206,7 @@ impl CacheLookup {
         let keys = [self.keys.revision(&self.repo.revision), self.keys.revision(&commit.into())];
         let cached = CachedRef::new(commit.clone(), self.repo.canonical.get().cloned());
         let keys = if self.is_commit() { &keys[..1] } else { &keys[..] };
-        join_all(keys.iter().map(|key| self.cache.put(&self.context.meter, key, &cached))).await;
+        join_all(keys.iter().map(|key| self.cache.put(&self.meter, key, &cached))).await;
     }
 
     /// Logs that the headers of a commit are corrupt. The call reads the files again and replaces them.
@@ -182,10 +219,10 @@ impl CacheLookup {
         &self,
         key: &CacheKey,
     ) -> Result<Option<T>, Error> {
-        let (key, entry) = (*key, self.cache.get(&self.context.meter, key).await);
+        let (key, entry) = (*key, self.cache.get(&self.meter, key).await);
         let Some(entry) = entry else { return Ok(None) };
         // Decoding briefly holds the entry in memory twice.
-        self.context.budget.admit_bytes(2 * entry.len() as u64).await?;
+        self.budget.admit_bytes(2 * entry.len() as u64).await?;
         let value = spawn_blocking_if_large(entry.len(), move || decode(&key, &entry)).await;
         if value.is_none() {
             tracing::warn!(%key, error = %"it cannot be decoded", "a cache entry is corrupt");

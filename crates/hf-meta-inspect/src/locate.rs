@@ -1,44 +1,58 @@
 //! Locates the weights: first by the two standard names, then in a listing.
 
 use std::pin::pin;
+use std::sync::Arc;
 
-use futures::future::{BoxFuture, Either, FutureExt, select};
+use futures::future::{Either, select};
+use hf_meta_count::results::Plan;
+use hf_meta_count::steps::Target;
+use hf_meta_format::CommitSha;
+use hf_meta_format::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
+use hf_meta_format::formats::weight_sets::{IncompleteShards, Layout, WeightSet};
+use hf_meta_format::formats::{FileHeader, RepoPath, clip};
 
-use super::call::{Call, CallContext};
-use super::files::CallFiles;
-use crate::backends::{Fetched, FileListing, OpenIndex};
-use crate::base::RangeBytes;
-use crate::base::blocking::spawn_blocking_if_large;
-use crate::error::{Error, QuantizationNotFound, SharedError, shared};
-use crate::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
-use crate::formats::weight_sets::{Layout, ListedFile, WeightSet};
-use crate::formats::{RepoPath, clip};
-use crate::http::HubError;
-use crate::hub::CommitSha;
-use crate::results::Plan;
-use crate::steps::Target;
+use super::call::Call;
+use super::error::{Error, QuantizationNotFound, SharedError, shared};
+use super::files::{Files, Listing, OpenIndex, Part};
+use super::pinned::Pinned;
+use super::request_error::HubError;
 
 /// A listing of files, and the weight sets in it.
-pub(super) struct Listed {
-    pub(super) layout: Layout,
-    pub(super) listing: FileListing,
+pub(crate) struct Listed {
+    pub(crate) layout: Layout,
+    pub(crate) listing: Listing,
 }
 
-/// The weights that a target resolves to.
-pub(super) struct Located {
-    pub(super) weights: FoundWeights,
-    /// The commit of the weights, if a response reported it.
-    pub(super) commit: Option<CommitSha>,
+/// The weights that a target resolves to, and the files at their commit.
+pub struct Located {
+    /// The path of the file or the index, or the pattern of shards without an index.
+    pub(crate) path: RepoPath,
+    pub(crate) weights: FoundWeights,
+    pub(crate) files: Pinned,
     /// The files in the target's folder, if it was listed.
-    pub(super) layout: Option<Layout>,
+    pub(crate) layout: Option<Layout>,
     /// True unless an incomplete listing was used.
-    pub(super) is_complete: bool,
+    pub(crate) is_complete: bool,
 }
 
 impl Located {
     /// Creates the result for weights that were found without a listing.
-    fn new(weights: FoundWeights, commit: Option<CommitSha>) -> Self {
-        Self { weights, commit, layout: None, is_complete: true }
+    pub(crate) fn new(
+        files: &Arc<dyn Files>,
+        path: RepoPath,
+        weights: FoundWeights,
+        commit: Option<CommitSha>,
+    ) -> Self {
+        let files = Pinned::new(files, commit);
+        Self { path, weights, files, layout: None, is_complete: true }
+    }
+
+    /// Returns the commit of a weight file or an index, whose response shows that this reader may read it. A listing of
+    /// shards may be open to readers who may not read the shards.
+    pub fn readable_commit(&self) -> Option<&CommitSha> {
+        let is_read =
+            matches!(self.weights, FoundWeights::File { .. } | FoundWeights::Index { .. });
+        self.files.commit.as_ref().filter(|_| is_read)
     }
 
     /// Adds the listing that contains the weights.
@@ -47,55 +61,54 @@ impl Located {
     }
 
     /// Drives another future while the weights arrive.
-    pub(super) async fn poll_alongside<T>(mut self, other: impl Future<Output = T>) -> (Self, T) {
-        let FoundWeights::Index { path, index } = self.weights else {
+    pub(crate) async fn poll_alongside<T>(self, other: impl Future<Output = T>) -> (Self, T) {
+        let FoundWeights::Index { index } = self.weights else {
             return (self, other.await);
         };
         let (index, other) = index.poll_alongside(other).await;
-        self.weights = FoundWeights::Index { path, index };
-        (self, other)
+        (Self { weights: FoundWeights::Index { index }, ..self }, other)
     }
 }
 
 /// A set of weights, and the part of it that has already been read.
-pub(super) enum FoundWeights {
-    File { path: RepoPath, start: RangeBytes },
-    Index { path: RepoPath, index: OpenIndex },
-    Shards { path: RepoPath, shards: Vec<RepoPath> },
-}
-
-impl FoundWeights {
-    /// Returns the path of the file or the index, or the path pattern of the shards.
-    pub(super) fn path(&self) -> &RepoPath {
-        match self {
-            Self::File { path, .. } | Self::Index { path, .. } | Self::Shards { path, .. } => path,
-        }
-    }
+pub(crate) enum FoundWeights {
+    /// The start of a weight file.
+    File { start: Part },
+    /// The start of an index.
+    Index { index: OpenIndex },
+    /// The paths of shards without an index.
+    Shards { shards: Vec<RepoPath> },
+    /// All headers, as parsed by the Hub.
+    Headers { headers: Vec<(RepoPath, FileHeader)> },
 }
 
 impl Call {
-    /// Finds the weights, and pins the call to their commit.
+    /// Finds the weights, and pins the files to their commit.
     ///
-    /// Boxed, so that the futures of the search do not enlarge every call.
-    pub(super) fn locate(&mut self) -> BoxFuture<'_, Result<Located, Error>> {
-        async move {
-            let mut located = self.find().await?;
-            self.pin(located.commit.take());
-            if self.context.options.list_sets && located.layout.is_none() {
-                let (found, listed) = located.poll_alongside(self.list_target()).await;
-                let layout = listed?.map(|listed| listed.layout);
-                if layout.is_none() {
-                    tracing::warn!(source = %self.context.source, "the files cannot be listed");
-                }
-                located = Located { layout, ..found };
-            }
-            Ok(located)
+    /// # Errors
+    ///
+    /// Returns an error if the target cannot be read, or if there are no weights, or several sets to choose from.
+    pub async fn locate(&self) -> Result<Located, Error> {
+        match Box::pin(self.find_parsed_headers()).await? {
+            Some(located) => Ok(located),
+            None => Box::pin(self.locate_files()).await,
         }
-        .boxed()
+    }
+
+    /// Finds the weights like [`locate`](Self::locate), but not as parsed by the Hub.
+    pub(crate) async fn locate_files(&self) -> Result<Located, Error> {
+        let located = Box::pin(self.find()).await?;
+        if !self.settings.list_sets || located.layout.is_some() {
+            return Ok(located);
+        }
+        let files = located.files.clone();
+        let (found, listed) = located.poll_alongside(self.list_target_of(&files)).await;
+        let layout = listed?.map(|listed| listed.layout);
+        Ok(Located { layout, ..found })
     }
 
     async fn find(&self) -> Result<Located, Error> {
-        match &self.context.target {
+        match &self.settings.target {
             Target::File(path) => self.find_path(&self.files, path).await,
             Target::Shards(path) => self.find_shards(path).await,
             Target::Folder(None) => self.search(None).await,
@@ -105,24 +118,23 @@ impl Call {
     }
 
     /// Starts reading a weight file or an index.
-    async fn find_path(&self, files: &CallFiles, path: &RepoPath) -> Result<Located, Error> {
-        let CallContext { options, formats, limits, .. } = &*self.context;
+    async fn find_path(&self, files: &Arc<dyn Files>, path: &RepoPath) -> Result<Located, Error> {
+        let settings = &self.settings;
         if path.is_index() {
-            self.context.budget.admit_bytes(files.cached_length(path)).await?;
-            let index = files.open_index(path, limits.index).await?;
-            let commit = index.commit.clone();
-            let weights = FoundWeights::Index { path: path.clone(), index };
-            return Ok(Located::new(weights, commit));
+            let index = files.open_index(path, settings.limits.index).await?;
+            let (commit, weights) = (index.commit.clone(), FoundWeights::Index { index });
+            return Ok(Located::new(&self.files, path.clone(), weights, commit));
         }
-        let first = options.plan.first_range(formats, path);
-        let Fetched { value, commit, .. } = files.read_range(path, first).await?;
-        Ok(Located::new(FoundWeights::File { path: path.clone(), start: value }, commit))
+        let first = settings.plan.first_range(&settings.formats, path);
+        let start = files.read(path, first).await?;
+        let (commit, weights) = (start.commit.clone(), FoundWeights::File { start });
+        Ok(Located::new(&self.files, path.clone(), weights, commit))
     }
 
-    /// Finds the weights in a folder, or in the whole backend.
-    pub(super) async fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
+    /// Finds the weights in a folder, or in the whole source.
+    pub(crate) async fn search(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
         let names = [WEIGHTS_NAME, INDEX_NAME].map(|name| RepoPath::join(folder, name));
-        if self.context.formats.safetensors().is_none() {
+        if self.settings.formats.safetensors().is_none() {
             return self.find_main(folder).await;
         }
         if let Some(listing) = self.known_files() {
@@ -141,7 +153,7 @@ impl Call {
         &self,
         folder: Option<&RepoPath>,
         names: &[RepoPath; 2],
-        listing: FileListing,
+        listing: Listing,
     ) -> Result<Located, Error> {
         let listed = self.listed(folder, listing).await;
         let standard = names.iter().find_map(|name| listed.layout.find(name));
@@ -153,7 +165,8 @@ impl Call {
             return self.find_main(folder).await;
         }
         let found = self.find_set(set, listed.listing.commit.clone()).await?;
-        Ok(found.with_listing(listed))
+        let is_listed = standard.is_none() || self.settings.list_sets;
+        Ok(if is_listed { found.with_listing(listed) } else { found })
     }
 
     /// Requests both standard names concurrently: doing so sequentially would cost every sharded repository a round
@@ -184,7 +197,8 @@ impl Call {
     ) -> Result<Located, Error> {
         let response = source.downcast_ref::<HubError>();
         let known = response.and_then(|response| response.commit.clone());
-        let listing = self.files.pinned(known.as_ref()).list(folder).await?;
+        let files = Pinned::new(&self.files, known.clone());
+        let listing = files.files.list(folder).await?;
         let listed = self.listed(folder, listing.unwrap_or_default()).await;
         // Files with these names cannot be read: the requests for them have just failed.
         let main = self.main_set(&listed.layout)?.filter(|set| !missing.contains(&set.path));
@@ -213,10 +227,10 @@ impl Call {
             Err(error @ (Error::NoWeights { .. } | Error::FileNotFound { .. })) => error,
             found => return found,
         };
-        let Ok(Some(Listed { layout, listing })) = self.list(None).await else {
+        let Ok(Some(Listed { layout, listing })) = self.list(&self.files, None).await else {
             return Err(error);
         };
-        if let Some(set) = layout.find_stem(&self.context.formats, path) {
+        if let Some(set) = layout.find_stem(&self.settings.formats, path) {
             let found = self.find_set(set, listing.commit).await?;
             return Ok(Located { layout: Some(layout), ..found });
         }
@@ -234,10 +248,10 @@ impl Call {
     /// Finds the main set in a listing.
     async fn find_main(&self, folder: Option<&RepoPath>) -> Result<Located, Error> {
         let not_found = || Error::FileNotFound {
-            file: format!("{}/{}", self.context.source, self.context.formats.pattern()),
+            file: format!("{}/{}", self.settings.source, self.settings.formats.pattern()),
             source: shared("no such file is listed"),
         };
-        let listed = self.list(folder).await?.ok_or_else(not_found)?;
+        let listed = self.list(&self.files, folder).await?.ok_or_else(not_found)?;
         let set = self.main_set(&listed.layout)?.ok_or_else(not_found)?;
         let found = self.find_set(set, listed.listing.commit.clone()).await?;
         Ok(found.with_listing(listed))
@@ -247,88 +261,115 @@ impl Call {
     fn main_set<'a>(&self, layout: &'a Layout) -> Result<Option<&'a WeightSet>, Error> {
         let main = layout.main();
         if main.is_none() && !layout.sets.is_empty() {
-            let (location, sets) = (self.context.source.clone(), layout.sets.clone());
+            let (location, sets) = (self.settings.source.clone(), layout.sets.clone());
             return Err(Error::SeveralSets { location, sets });
         }
         Ok(main)
     }
 
     /// Finds the shards of a path that has a `*` in place of the shard number.
-    pub(super) async fn find_shards(&self, path: &RepoPath) -> Result<Located, Error> {
+    pub(crate) async fn find_shards(&self, path: &RepoPath) -> Result<Located, Error> {
         let folder = path.folder();
         let not_found = || Error::FileNotFound {
             file: self.files.file_name(path),
             source: shared("no such shards are listed"),
         };
-        let listed = self.list(folder.as_ref()).await?.ok_or_else(not_found)?;
+        let listed = self.list(&self.files, folder.as_ref()).await?.ok_or_else(not_found)?;
         let set = listed.layout.find(path).ok_or_else(not_found)?;
         self.find_set(set, listed.listing.commit).await
     }
 
     /// Lists all sets of weights in the target's folder. Returns `None` if files cannot be listed.
-    pub(crate) async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the listing cannot be read.
+    pub async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
         Ok(self.list_target().await?.map(|listed| listed.layout.sets))
     }
 
     /// Lists the target's folder, or the folder of an index. Returns `None` if files cannot be listed.
-    pub(super) async fn list_target(&self) -> Result<Option<Listed>, Error> {
-        let above = match &self.context.target {
+    pub(crate) async fn list_target(&self) -> Result<Option<Listed>, Error> {
+        self.list_files_of_target(&self.files).await
+    }
+
+    /// Lists the target's folder at the commit of the weights.
+    pub(crate) async fn list_target_of(&self, files: &Pinned) -> Result<Option<Listed>, Error> {
+        self.list_files_of_target(&files.files).await
+    }
+
+    async fn list_files_of_target(&self, files: &Arc<dyn Files>) -> Result<Option<Listed>, Error> {
+        let above = match &self.settings.target {
             Target::File(path) if path.is_index() => path.folder(),
             target => target.folder().cloned(),
         };
-        self.list(above.as_ref()).await
+        self.list(files, above.as_ref()).await
     }
 
-    async fn list(&self, folder: Option<&RepoPath>) -> Result<Option<Listed>, Error> {
-        let listing = self.files.list(folder).await?;
+    async fn list(
+        &self,
+        files: &Arc<dyn Files>,
+        folder: Option<&RepoPath>,
+    ) -> Result<Option<Listed>, Error> {
+        let listing = files.list(folder).await?;
         let Some(listing) = listing else { return Ok(None) };
         Ok(Some(self.listed(folder, listing).await))
     }
 
     /// Returns a listing of a folder with its weight sets.
-    pub(super) async fn listed(&self, folder: Option<&RepoPath>, listing: FileListing) -> Listed {
+    pub(crate) async fn listed(&self, folder: Option<&RepoPath>, listing: Listing) -> Listed {
         /// The approximate size of a listed file, in bytes.
         const FILE_BYTES: usize = 100;
 
         let bytes = FILE_BYTES * listing.files.len();
-        let (formats, folder) = (self.context.formats.clone(), folder.cloned());
+        let (formats, folder) = (self.settings.formats.clone(), folder.cloned());
         let find = move || {
             let layout = Layout::new(&formats, folder.as_ref(), &listing.files);
             Listed { layout, listing }
         };
-        spawn_blocking_if_large(bytes, find).await
+        self.files.run(bytes, find).await
     }
 
-    /// Returns a listing of the files that the caller knows, without their sizes; `None` if it knows none.
-    pub(super) fn known_files(&self) -> Option<FileListing> {
-        let paths = self.context.options.known_files.as_deref()?;
-        let files = paths.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
-        let commit = self.files.origin.repo().and_then(|repo| repo.revision.as_str().parse().ok());
-        Some(FileListing { files, commit, is_complete: true })
+    /// Returns the listing that the caller knows; `None` if it knows none.
+    pub(crate) fn known_files(&self) -> Option<Listing> {
+        let files = self.settings.known_files.as_deref()?.clone();
+        Some(Listing { files, commit: self.files.commit(), is_complete: true })
     }
 
     /// Starts reading a set, at a commit if it is known.
-    pub(super) async fn find_set(
+    pub(crate) async fn find_set(
         &self,
         set: &WeightSet,
         known: Option<CommitSha>,
     ) -> Result<Located, Error> {
-        let files = self.files.pinned(known.as_ref());
+        let files = Pinned::new(&self.files, known.clone()).files;
         if set.is_without_index() {
-            let shards = set.shards().map_err(|missing| self.files.missing_shards(set, missing))?;
-            let commit = if known.is_some() {
-                known
-            } else {
+            let shards = set.shards().map_err(|missing| self.incomplete(set, missing))?;
+            let commit = match known {
                 // A listing may lack the commit, but every file response has it.
-                let first = Plan::Exact.first_range(&self.context.formats, &shards[0]);
-                files.read_range(&shards[0], first).await?.commit
+                None => {
+                    let first = Plan::Exact.first_range(&self.settings.formats, &shards[0]);
+                    files.read(&shards[0], first).await?.commit
+                }
+                known => known,
             };
-            let weights = FoundWeights::Shards { path: set.path.clone(), shards };
-            return Ok(Located::new(weights, commit));
+            let weights = FoundWeights::Shards { shards };
+            return Ok(Located::new(&self.files, set.path.clone(), weights, commit));
         }
         let found = self.find_path(&files, &set.path).await?;
+        if found.files.commit.is_some() {
+            return Ok(found);
+        }
         // If the response has no commit, the commit in its URL applies.
-        Ok(Located { commit: found.commit.or(known), ..found })
+        Ok(Located { files: Pinned::new(&self.files, known), ..found })
+    }
+
+    fn incomplete(&self, set: &WeightSet, missing: IncompleteShards) -> Error {
+        self.files.missing_shards(set).unwrap_or_else(|| {
+            let IncompleteShards { total, first_missing, .. } = missing;
+            let name = self.files.file_name(&set.path);
+            Error::IncompleteShards { set: name, found: set.files, total, first_missing }
+        })
     }
 
     fn no_safetensors(
@@ -338,7 +379,7 @@ impl Call {
         source: SharedError,
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
-        let (location, other_formats) = (self.context.source.clone(), layout.others.clone());
+        let (location, other_formats) = (self.settings.source.clone(), layout.others.clone());
         Error::NoWeights { location, single, index, other_formats, source }
     }
 }

@@ -1,17 +1,20 @@
 //! The `hub` plan: one request for all headers of a sharded repository, parsed by the Hub.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use hf_meta_count::results::Plan;
+use hf_meta_count::steps::Target;
+use hf_meta_format::formats::safetensors::{
+    INDEX_NAME, SafetensorsFileHeader, SafetensorsIndexJson,
+};
+use hf_meta_format::formats::{FileHeader, HeaderError, RepoPath};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::call::Call;
-use super::shards::SetReads;
-use crate::backends::Fetched;
-use crate::error::Error;
-use crate::formats::safetensors::{INDEX_NAME, SafetensorsFileHeader, SafetensorsIndexJson};
-use crate::formats::{FileHeader, HeaderError, RepoPath};
-use crate::steps::{ReportBuilder, Target};
+use super::error::Error;
+use super::locate::{FoundWeights, Located};
 
 /// The maximum size of the response in bytes. For models with more tensors, the files are read instead.
 const MAX_RESPONSE_BYTES: u64 = 64_000_000;
@@ -24,40 +27,35 @@ struct HubHeaders<'a> {
 }
 
 impl Call {
-    /// Reads all headers in one request, as parsed by the Hub. Returns `None` if the Hub has none for these weights.
-    pub(super) async fn read_from_hub(&mut self) -> Result<Option<SetReads>, Error> {
-        if self.context.formats.safetensors().is_none() {
+    /// Requests all headers at once, as parsed by the Hub, if that is the plan. Returns `None` if the Hub has none for
+    /// these weights.
+    pub(crate) async fn find_parsed_headers(&self) -> Result<Option<Located>, Error> {
+        let settings = &self.settings;
+        let is_planned = settings.plan == Plan::Hub && !settings.list_sets;
+        if !is_planned || settings.formats.safetensors().is_none() {
             return Ok(None);
         }
-        let path = match &self.context.target {
+        let path = match &settings.target {
             Target::Folder(folder) => RepoPath::join(folder.as_ref(), INDEX_NAME),
             Target::File(path) if path.is_index() => path.clone(),
             Target::File(_) | Target::Shards(_) | Target::Quantization(_) => return Ok(None),
         };
-        let Some(Fetched { value: json, commit, .. }) =
-            self.files.parsed_headers(&path, MAX_RESPONSE_BYTES).await?
-        else {
+        let Some(response) = self.files.parsed_headers(&path, MAX_RESPONSE_BYTES).await? else {
             return Ok(None);
         };
-        let (limit, work) = (self.context.limits.header, self.state.work.clone());
-        let parsed = work.run(json.len(), move || parse(&json, limit)).await;
-        let Some(headers) = parsed else {
-            tracing::debug!(%path, "the Hub's response is invalid; reading the files instead");
+        let (limit, json) = (settings.limits.header, Arc::clone(&response.bytes));
+        let length = json.len();
+        let Some(parsed) = self.files.run(length, move || parse(&json, limit)).await else {
             return Ok(None);
         };
-        self.pin(commit);
-        self.state.weights = Some(path.clone());
-        let mut assembly = ReportBuilder::new_sharded(&path, None, self.mode.keep_headers);
-        for (shard, header) in headers {
-            let header =
-                header.map_err(|source| self.header_error(&path.sibling(&shard), source))?;
-            assembly = self.add_header(assembly, shard, header).await;
+        let mut headers = Vec::new();
+        for (shard, header) in parsed {
+            let invalid = |source| self.header_error(&path.sibling(&shard), source);
+            let header = header.map_err(invalid)?;
+            headers.push((shard, header));
         }
-        if assembly.needs_config() {
-            // The result is used when the headers are counted.
-            let _ = self.config().await;
-        }
-        Ok(Some(SetReads { path, assembly, shards: Vec::new(), failures: Vec::new() }))
+        let weights = FoundWeights::Headers { headers };
+        Ok(Some(Located::new(&self.files, path, weights, response.commit)))
     }
 }
 

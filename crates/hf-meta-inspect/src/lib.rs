@@ -1,0 +1,45 @@
+//! One inspection of model weights, for any transport.
+//!
+//! A [`Call`] locates the weights, reads their headers and their configuration, and counts or verifies them. It reads
+//! [`Files`], which the caller implements: the client `hf-meta` reads a Hub, other web servers and disks. So all of them
+//! choose the same weights, report the same errors and have the same limits. There is no HTTP, no async runtime and no
+//! disk in this crate.
+//!
+//! 1. [`Call::locate`] finds the weights by their standard names or else in a listing, and pins the files to the commit
+//!    of the first response.
+//! 2. A `SetReader` reads one weight set: the index, and the shards that its first shard name predicts; each header in
+//!    the ranges that its [format](hf_meta_format::formats::Format) requests; and `config.json`, once a tensor needs it.
+//! 3. A [`ReportBuilder`](hf_meta_count::steps::ReportBuilder) collects the headers as they arrive, compares them with
+//!    the index, and feeds the single [`Counter`](hf_meta_count::count::Counter).
+//! 4. [`Call::read`] counts the set, and adds the memory of all components that a loader loads with it.
+//! 5. [`Call::verify`] reads the sets that a loader loads, continues after errors and reports all of them.
+//!
+//! The futures are `Send`, except in WebAssembly; see [`BoxFuture`].
+
+mod call;
+mod config;
+mod count;
+mod error;
+mod error_kind;
+mod files;
+mod header;
+mod hub_plan;
+mod locate;
+mod memory;
+mod pinned;
+mod request_error;
+mod send;
+mod set;
+mod shards;
+mod verify;
+
+pub use self::call::{Call, Limits, Settings};
+pub use self::count::Inspected;
+pub use self::error::{Error, HubCacheMiss, QuantizationNotFound, SharedError, shared};
+pub use self::error_kind::ErrorKind;
+pub use self::files::{
+    Files, HeldMemory, Listing, Loaded, OpenIndex, Part, Permit, RangeBytes, Rest, Work,
+};
+pub use self::locate::Located;
+pub use self::request_error::{HttpError, HttpErrorKind, HubError, Refusal};
+pub use self::send::{BoxFuture, MaybeSend};

@@ -1,0 +1,61 @@
+//! A weight set to read, once its location and its commit are known.
+
+use std::sync::atomic::AtomicU64;
+
+use hf_meta_count::steps::ReportBuilder;
+use hf_meta_format::formats::RepoPath;
+use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
+
+use super::call::Call;
+use super::pinned::Pinned;
+
+/// The reaction of a call to a shard that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    /// Ends the call.
+    Stop,
+    /// Ends the call, but after a malformed shard only once all others are read.
+    StopAfterAll,
+    /// Reads all others, and collects the failures.
+    Continue,
+}
+
+/// Reads a weight set whose location and commit are known.
+pub(crate) struct SetReader {
+    pub(crate) call: Call,
+    pub(crate) files: Pinned,
+    /// The path of the file or the index, or the pattern of shards without an index.
+    pub(crate) path: RepoPath,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) keep_headers: bool,
+    /// The total size of the headers so far, in bytes.
+    pub(crate) header_bytes: AtomicU64,
+    /// The part of the limit for all headers that this set may use: one over this number.
+    pub(crate) shares: u64,
+}
+
+impl SetReader {
+    /// Creates the reader of a set that stops at the first error.
+    pub(crate) fn new(call: &Call, files: Pinned, path: RepoPath) -> Self {
+        let settings = &call.settings;
+        let on_failure =
+            if settings.read_all_shards { OnFailure::StopAfterAll } else { OnFailure::Stop };
+        let (keep_headers, header_bytes) = (settings.keep_headers, AtomicU64::new(0));
+        Self { call: call.clone(), files, path, on_failure, keep_headers, header_bytes, shares: 1 }
+    }
+
+    /// Sets the number of sets that are read concurrently.
+    pub(crate) fn sharing(self, sets: u64) -> Self {
+        Self { shares: sets.max(1), ..self }
+    }
+
+    /// Keeps the headers, and collects the failures instead of stopping at the first one.
+    pub(crate) fn continuing(self) -> Self {
+        Self { on_failure: OnFailure::Continue, keep_headers: true, ..self }
+    }
+
+    /// Creates the builder of the set's report.
+    pub(crate) fn builder(&self, index: Option<SafetensorsIndexJson>) -> ReportBuilder {
+        ReportBuilder::new_sharded(&self.path, index, self.keep_headers)
+    }
+}

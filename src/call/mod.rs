@@ -1,0 +1,269 @@
+//! The calls of the client: their files, the sources that may serve them, and what they cost.
+//!
+//! The crate `hf-meta-inspect` contains the call itself. [`ModelCall`] asks the header cache which stored bytes may serve
+//! it, and reads the files otherwise.
+
+mod cache_lookup;
+mod files;
+mod options;
+
+use std::fs::Metadata;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use hf_meta_inspect::{Call, Files, Inspected, Settings};
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+pub(crate) use self::cache_lookup::CacheLookup;
+use self::cache_lookup::FoundCommit;
+pub(crate) use self::files::CallFiles;
+pub(crate) use self::options::ReadOptions;
+use crate::base::meter::CallMeter;
+use crate::cache::{CachedRefAge, HeaderBytes};
+use crate::error::{Error, ErrorKind};
+use crate::formats::weight_sets::{WeightSet, is_shard_pattern};
+use crate::formats::{Formats, RepoPath};
+use crate::hub::HubReportedCount;
+use crate::results::VerifyReport;
+use crate::results::{CountReport, FetchStats, SafetensorsParseFromRepo, Weights};
+use crate::steps::Target;
+
+/// One call of a model.
+#[derive(Debug)]
+pub(crate) struct ModelCall {
+    pub(crate) settings: Settings,
+    pub(crate) files: CallFiles,
+    /// The entries of the header cache that may serve the call; `None` without a cache.
+    pub(crate) cache: Option<CacheLookup>,
+    pub(crate) meter: CallMeter,
+    pub(crate) started: Instant,
+}
+
+/// The result of [`Model::count_and_record`](crate::Model::count_and_record).
+pub(crate) type RecordedCount = (Result<CountReport, Error>, Option<RepoPath>, Option<HeaderBytes>);
+
+/// A result, and the age of the cached branch that was used without asking its server.
+type FoundResult = (Inspected, Option<CachedRefAge>);
+
+impl ModelCall {
+    /// Reads all headers of safetensors files and returns them with their counts. Stops at the first error.
+    pub(crate) async fn parse(mut self) -> Result<SafetensorsParseFromRepo, Error> {
+        self.settings.keep_headers = true;
+        let (inspected, file) = self.inspect_file().await?;
+        let converted = self.files.run(move || inspected.into_parsed()).await;
+        converted.map_err(|source| Error::InvalidIndex { file, source })
+    }
+
+    /// Reads all headers, in any format, and returns them with their counts. Stops at the first error.
+    pub(crate) async fn weights(mut self) -> Result<Weights, Error> {
+        self.settings.keep_headers = true;
+        let (inspected, file) = self.inspect_file().await?;
+        let converted = self.files.run(move || inspected.into_weights()).await;
+        converted.map_err(|source| Error::InvalidIndex { file, source })
+    }
+
+    /// Reads all headers and returns their counts. Drops each header once it is counted.
+    pub(crate) async fn count(self) -> Result<CountReport, Error> {
+        Ok(self.inspect().await?.report)
+    }
+
+    /// Like [`ModelCall::count`], but without the cache. Also returns the bytes that were read.
+    pub(crate) async fn record(mut self) -> Result<RecordedCount, Error> {
+        self.settings.read_all_shards = true;
+        let files = self.files.recorded();
+        let (path, result) = match self.call(&files).inspect().await {
+            Ok(Inspected { path, report, .. }) => (Some(path), Ok(self.finished(report, None))),
+            // The call decides whether the token is the cause.
+            Err(error) if error.is_denied() || error.kind() == ErrorKind::RepoNotFound => {
+                return Err(error);
+            }
+            Err(error) => (None, Err(error)),
+        };
+        Ok((result, path, files.take_recorded().await))
+    }
+
+    /// Recomputes a report from the bytes of an earlier call, without any requests.
+    pub(crate) async fn recount(self, bytes: HeaderBytes) -> Result<CountReport, Error> {
+        let call = self.call(&self.files.stored(bytes));
+        Ok(self.finished(call.inspect().await?.report, None))
+    }
+
+    /// Reads every header of the weights that a loader loads, or of all sets, and reports all findings.
+    pub(crate) async fn verify(self) -> Result<VerifyReport, Error> {
+        let mut report = self.call(&self.files).verify().await?;
+        report.fetch = self.fetch_stats(report.fetch.weight_bytes, None);
+        Ok(report)
+    }
+
+    pub(crate) async fn list_sets(self) -> Result<Option<Vec<WeightSet>>, Error> {
+        self.call(&self.files).list_sets().await
+    }
+
+    pub(crate) async fn loaded_with(self, main: RepoPath) -> Result<Vec<WeightSet>, Error> {
+        self.call(&self.files).loaded_with(&main).await
+    }
+
+    pub(crate) async fn read_file(self, path: RepoPath, limit: u64) -> Result<Vec<u8>, Error> {
+        self.files.read_file(&path, limit).await
+    }
+
+    pub(crate) async fn hub_count(self) -> Result<Option<HubReportedCount>, Error> {
+        self.files.hub_count().await
+    }
+
+    /// Creates the call that reads these files.
+    fn call(&self, files: &CallFiles) -> Call {
+        Call { settings: Arc::new(self.settings.clone()), files: Arc::new(files.clone()) }
+    }
+
+    /// Reads all headers. Also returns the name of the file or the index.
+    async fn inspect_file(&self) -> Result<(Inspected, String), Error> {
+        let inspected = self.inspect().await?;
+        let file = self.files.file_name(&inspected.path);
+        Ok((inspected, file))
+    }
+
+    /// Reads all headers: from the cache if it has them, or else from their origin, and then caches them. Stops at the
+    /// first error.
+    async fn inspect(&self) -> Result<Inspected, Error> {
+        let (mut inspected, age) = match &self.cache {
+            None => (self.call(&self.files).inspect().await?, None),
+            Some(cache) if cache.is_online() => self.inspect_online(cache).await?,
+            Some(cache) => self.inspect_offline(cache).await?,
+        };
+        if self.settings.list_sets && inspected.report.other_sets.is_none() {
+            tracing::warn!(source = %self.settings.source, "the files cannot be listed");
+        }
+        inspected.report = self.finished(inspected.report, age);
+        Ok(inspected)
+    }
+
+    /// Reads from the best source: the stored bytes of a commit that this reader may read, or the server.
+    async fn inspect_online(&self, cache: &CacheLookup) -> Result<FoundResult, Error> {
+        let FoundCommit { commit, age, stored } = cache.find().await?;
+        if let Some(stored) = stored
+            && let Some(found) = self.inspect_stored(cache, stored).await?
+        {
+            self.meter.count_lookup(true);
+            return Ok((found, age));
+        }
+        let files = commit.map_or_else(|| self.files.clone(), |commit| self.files.pinned(&commit));
+        let files = files.recorded();
+        let read = self.inspect_server(cache, &files).await;
+        self.meter.count_lookup(matches!(read, Ok((_, true))));
+        let (read, is_stored) = read?;
+        if !is_stored && let Some(bytes) = files.take_recorded().await {
+            cache.store(bytes).await;
+        }
+        Ok((read, age))
+    }
+
+    /// Locates the weights on the server, and reads them, or the stored bytes of their commit. Also returns whether bytes
+    /// were stored.
+    async fn inspect_server(
+        &self,
+        cache: &CacheLookup,
+        files: &CallFiles,
+    ) -> Result<(Inspected, bool), Error> {
+        let call = self.call(files);
+        let located = call.locate().await?;
+        // The response that contains the commit shows that this reader may read it.
+        if let Some(commit) = located.readable_commit().cloned()
+            && let Some(stored) = cache.stored(&commit).await?
+            && let Some(found) = self.inspect_stored(cache, stored).await?
+        {
+            cache.store_ref(&commit).await;
+            return Ok((found, true));
+        }
+        Ok((call.read(located).await?, false))
+    }
+
+    /// Reads the downloaded files, which take precedence because programs on this machine load them, or else the stored
+    /// bytes.
+    async fn inspect_offline(&self, cache: &CacheLookup) -> Result<FoundResult, Error> {
+        let error = match self.call(&self.files).inspect().await {
+            Err(error) if error.is_not_found() || error.has_no_weights() => error,
+            read => return Ok((read?, None)),
+        };
+        let FoundCommit { age, stored, .. } = cache.find().await?;
+        let found = match stored {
+            Some(stored) => self.inspect_stored(cache, stored).await?,
+            None => None,
+        };
+        self.meter.count_lookup(found.is_some());
+        Ok((found.ok_or(error)?, age))
+    }
+
+    /// Returns the result from stored bytes. Returns `None` if this call cannot use them.
+    async fn inspect_stored(
+        &self,
+        cache: &CacheLookup,
+        stored: HeaderBytes,
+    ) -> Result<Option<Inspected>, Error> {
+        let commit = stored.commit.clone();
+        match self.call(&self.files.stored(stored)).inspect().await {
+            Ok(found) => Ok(Some(found)),
+            // The call that stored the entry may have had higher limits.
+            Err(error) if error.is_over_limit() => Err(error),
+            Err(error @ Error::OverBudget { .. }) => Err(error),
+            // It may also have read other formats.
+            Err(Error::NoWeights { .. }) => Ok(None),
+            Err(error) => {
+                cache.warn_of_corrupt_headers(&commit, &error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Adds the cost of the call to its report.
+    fn finished(&self, mut report: CountReport, age: Option<CachedRefAge>) -> CountReport {
+        report.fetch = self.fetch_stats(report.fetch.weight_bytes, age);
+        report
+    }
+
+    fn fetch_stats(&self, weight_bytes: u64, age: Option<CachedRefAge>) -> FetchStats {
+        let (mut stats, sent) = (FetchStats::default(), self.meter.stats());
+        (stats.requests, stats.bytes_read) = (sent.requests, sent.bytes_read);
+        stats.weight_bytes = weight_bytes;
+        stats.elapsed = self.started.elapsed();
+        stats.age_seconds = age.map(|age| age.seconds);
+        stats.stale = age.is_some_and(|age| age.is_stale);
+        stats
+    }
+}
+
+/// Returns the name of the file at a URL.
+pub(crate) fn file_of(url: &Url) -> RepoPath {
+    let name = url.path_segments().and_then(Iterator::last).unwrap_or_default();
+    let name = percent_decode_str(name).decode_utf8_lossy();
+    RepoPath::new_unchecked(&name)
+}
+
+/// Returns the folder of a local path, and the file, shards or folder to read in it.
+pub(crate) async fn on_disk(formats: &Formats, path: &Path) -> Result<(PathBuf, Target), Error> {
+    let metadata = tokio::fs::metadata(path).await;
+    if metadata.as_ref().is_ok_and(Metadata::is_dir) {
+        return Ok((path.to_owned(), Target::Folder(None)));
+    }
+    let Some(name) = path.file_name().unwrap_or_default().to_str() else {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "the file name is not UTF-8");
+        return Err(Error::from_io(path.display().to_string(), error));
+    };
+    let name = RepoPath::new_unchecked(name);
+    let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+    let target = match metadata {
+        Err(_) if is_shard_pattern(formats, &name) => Target::Shards(name),
+        Err(_)
+            if formats.is_quantization(name.as_str())
+                && tokio::fs::metadata(&folder).await.is_ok() =>
+        {
+            Target::Quantization(name)
+        }
+        Err(error) => return Err(Error::from_io(path.display().to_string(), error)),
+        Ok(_) => Target::File(name),
+    };
+    Ok((folder, target))
+}

@@ -1,0 +1,29 @@
+//! The options of a call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cache::CacheMode;
+use crate::formats::RepoPath;
+use crate::memory::MemoryOptions;
+use crate::results::Plan;
+
+/// The options that decide what a call reads and how long it takes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadOptions {
+    /// The name of the selected format.
+    pub(crate) format: Option<String>,
+    pub(crate) plan: Plan,
+    /// The name of the source in results, if it is not the formatted source.
+    pub(crate) name: Option<String>,
+    /// True to list the other sets of weights even if the weights have a standard name.
+    pub(crate) list_sets: bool,
+    /// True to verify all sets of weights.
+    pub(crate) all_sets: bool,
+    /// The conditions for which to compute the memory of the model.
+    pub(crate) memory: Option<MemoryOptions>,
+    pub(crate) cache_mode: CacheMode,
+    /// The files of the repository, if known in advance.
+    pub(crate) known_files: Option<Arc<Vec<RepoPath>>>,
+    pub(crate) timeout: Option<Duration>,
+}
