@@ -300,7 +300,7 @@ fn an_interrupted_edit_is_completed_by_the_next_command() {
     }
 }
 
-/// Metadata of a LoRA with fields of the specification, and with what kohya-ss/sd-scripts writes.
+/// Metadata of a `LoRA` with fields of the specification, and with what kohya-ss/sd-scripts writes.
 fn lora() -> String {
     let tags: Vec<_> = (0..30).map(|tag| format!(r#""tag {tag}":{}"#, 30 - tag)).collect();
     let entries = [

@@ -135,6 +135,8 @@ impl Sample {
 /// Stops at every byte and every operation. The next command leaves the old or the new file, and nothing else.
 #[test]
 fn a_file_is_whole_after_an_edit_that_stopped_anywhere() {
+    use Recovery::{Completed, Undone, WasComplete};
+
     for is_rewrite in [false, true] {
         let (mut points, mut results) = (0, Vec::new());
         loop {
@@ -161,7 +163,6 @@ fn a_file_is_whole_after_an_edit_that_stopped_anywhere() {
             points += 1;
         }
         assert!(points > 500, "{points} points");
-        use Recovery::{Completed, Undone, WasComplete};
         let expected = if is_rewrite {
             vec![None, Some(Undone), None]
         } else {
