@@ -265,7 +265,7 @@ mod tests {
             (&long, TooLong(MAX_THUMBNAIL + 22)),
         ];
         for (url, error) in cases {
-            assert_eq!(Thumbnail::parse(url), Err(error), "{:.40}", url);
+            assert_eq!(Thumbnail::parse(url), Err(error), "{url:.40}");
         }
     }
 

@@ -77,7 +77,7 @@ mod tests {
         for text in
             ["", "[]", "1", r#"{"a":1}"#, r#"{"a":{"b":-1}}"#, r#"{"a":{"b":1e400}}"#, &deep, &long]
         {
-            assert_eq!(TagFrequencies::parse(text), None, "{:.40}", text);
+            assert_eq!(TagFrequencies::parse(text), None, "{text:.40}");
         }
         let max = format!(r#"{{"a":{{"t":{0}}},"b":{{"t":{0}}}}}"#, u64::MAX);
         assert_eq!(TagFrequencies::parse(&max).unwrap().tags, [("t".to_owned(), u64::MAX)]);
