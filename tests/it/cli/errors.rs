@@ -67,7 +67,7 @@ fn ineffective_options_are_rejected() {
         (&["--filter", "*"], "xm"),
         (&["--summary"], "txm"),
         (&["--sets"], "txm"),
-        (&["--json"], "txm"),
+        (&["--json"], "tx"),
         (&["--tree"], "jtxm"),
     ];
     for (option, views) in cases {

@@ -112,7 +112,15 @@ fn metadata_of_the_index_and_the_files_is_printed() {
     assert_eq!((index.code, &*index.stdout), (0, "org/spec\nnote = n\ntotal_size = 2\n"));
     assert!(index.stderr.contains("declares 2 bytes in total, but the tensors take up 1"));
     let file = run(&hub, &["org/spec", "--path", "spec.safetensors", "--metadata"]).data();
-    assert_eq!(file, "org/spec\nformat = pt\nmodelspec.title = A \\u{1b}[31mred\\u{1b}[0m title\n");
+    let lines = [
+        "org/spec",
+        "ModelSpec",
+        "modelspec.title = A \\u{1b}[31mred\\u{1b}[0m title",
+        "missing: modelspec.sai_model_spec, modelspec.architecture, modelspec.implementation (required)",
+        "other",
+        "format = pt",
+    ];
+    assert_eq!(file.lines().collect::<Vec<_>>(), lines);
 }
 
 #[test]
