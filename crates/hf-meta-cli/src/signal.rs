@@ -5,7 +5,8 @@ use tokio::signal::ctrl_c;
 
 use super::stderr::ProgressLine;
 
-/// Returns the next signal: Ctrl-C, or SIGTERM.
+/// Returns the next signal: Ctrl-C, or SIGTERM. A signal before the first poll counts, too: `ctrl_c` only listens from its
+/// first poll on, and a service that was interrupted right after its start ran on.
 #[cfg(any(feature = "census", feature = "server"))]
 pub(crate) fn signal() -> std::io::Result<impl Future<Output = i32>> {
     use std::pin::pin;
@@ -13,16 +14,18 @@ pub(crate) fn signal() -> std::io::Result<impl Future<Output = i32>> {
     use futures::future::{Either, select};
 
     #[cfg(unix)]
-    let mut terminate = {
+    let (mut interrupt, mut terminate) = {
         use tokio::signal::unix::{SignalKind, signal};
-        signal(SignalKind::terminate())?
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
     };
+    #[cfg(windows)]
+    let mut interrupt = tokio::signal::windows::ctrl_c()?;
     Ok(async move {
         #[cfg(unix)]
         let terminate = terminate.recv();
         #[cfg(not(unix))]
         let terminate = std::future::pending::<()>();
-        match select(pin!(ctrl_c()), pin!(terminate)).await {
+        match select(pin!(interrupt.recv()), pin!(terminate)).await {
             Either::Left(_) => SIGINT,
             Either::Right(_) => signal_hook::consts::SIGTERM,
         }
