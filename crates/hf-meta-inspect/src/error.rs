@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::error_kind::ErrorKind;
 use super::request_error::{HttpError, HttpErrorKind, HubError, Refusal};
 
-/// An error of any type, shared so that an [`Error`] can be cloned.
+/// An error of any type, shared so that an [`enum@Error`] can be cloned.
 pub type SharedError = Arc<dyn std::error::Error + Send + Sync>;
 
 /// Shares the cause of an error.
