@@ -95,7 +95,7 @@ impl SetCheck {
             let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
             self.set.findings.extend(found);
             let is_missing = config.missing == Some(ADAPTER_CONFIG);
-            if is_missing && is_written_by_peft(&self.set.path) {
+            if is_missing && is_written_by_peft(&self.set.path, &builder.headers) {
                 let folder = self.set.path.folder();
                 let file = clip(RepoPath::join(folder.as_ref(), ADAPTER_CONFIG).as_str());
                 self.set.findings.push(Finding::MissingConfig { file, loader: "PEFT" });
@@ -249,10 +249,12 @@ fn loader(
     KEYS.into_iter().find(|(key, _)| object.raw(key).is_some()).map(|(_, loader)| loader)
 }
 
-/// Returns whether PEFT finds an adapter, which it loads with `adapter_config.json` only. Others have no such file, even with
-/// the names of PEFT.
-fn is_written_by_peft(path: &RepoPath) -> bool {
-    path.file_name().as_str().starts_with("adapter_model")
+/// Returns whether PEFT wrote an adapter: it saves the names of its wrapper, `base_model.…` (`get_peft_model_state_dict`
+/// in `src/peft/utils/save_and_load.py` 0.21.2), and only finds files of one name. `ComfyUI`, kohya and diffusers load
+/// other names without a configuration.
+fn is_written_by_peft(path: &RepoPath, headers: &Headers) -> bool {
+    let has_wrapper = || all_tensors(headers).any(|(name, _)| name.starts_with("base_model."));
+    path.file_name().as_str().starts_with("adapter_model") && has_wrapper()
 }
 
 /// Returns whether the model drafts tokens for another one, as EAGLE heads do. It projects several hidden states of that
