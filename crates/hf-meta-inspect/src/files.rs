@@ -33,7 +33,7 @@ pub trait Files: fmt::Debug + MaybeSend + 'static {
     /// Reads a whole file of at most `limit` bytes.
     fn load<'a>(&'a self, path: &'a RepoPath, limit: u64) -> BoxFuture<'a, Result<Loaded, Error>>;
 
-    /// Lists all files below a folder, or all files. Returns `None` if there is no accessible listing.
+    /// Lists all files below a folder, or all files. Returns `None` if this reader cannot access a listing.
     fn list<'a>(
         &'a self,
         folder: Option<&'a RepoPath>,

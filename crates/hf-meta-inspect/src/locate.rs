@@ -87,7 +87,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// Returns an error if the target cannot be read, or if there are no weights, or several sets to choose from.
+    /// Returns an error if the target cannot be read, or contains no weights, or several sets to choose from.
     pub async fn locate(&self) -> Result<Located, Error> {
         match Box::pin(self.find_parsed_headers()).await? {
             Some(located) => Ok(located),

@@ -121,7 +121,7 @@ impl<'a> Verification<'a> {
         report.loader = self.parts.loader.or(report.loader);
         let findings = self.findings.into_iter().chain(joins).chain(twins).chain(unlisted);
         let findings: Vec<_> = findings.chain(unexpected).chain(checkpoint).collect();
-        // Without any weights there is no set that could have a finding.
+        // Findings belong to a set, and a repository without weights has none.
         if report.sets.is_empty() && !findings.is_empty() {
             let path = RepoPath::join(None, WEIGHTS_NAME);
             report.sets.push(VerifiedSet::new(path, 0, Vec::new()));

@@ -618,7 +618,7 @@ mismatches! {
     Error IgnoredNames "names begin with {module} instead of {expected}, so PEFT loads no tensor";
     /// An adapter belongs to a module that the base model lacks, although other layers have it.
     Error MissingBaseModule "the base model has no module {module}, unlike in other layers";
-    /// The names of an adapter's tensors contain the name of the adapter, and there is no configuration.
+    /// An adapter without configuration contains its name in the names of its tensors.
     Warning NamedParts "the names of {module} end with the adapter's name `{found}`, so PEFT and ComfyUI load none of its tensors";
     /// The numerator of the scaling factor is missing, so that loaders assume one.
     Warning MissingAlpha "{module} is missing, so loaders assume {found}";
