@@ -1,9 +1,9 @@
 //! One inspection of model weights, for any transport.
 //!
 //! A [`Call`] locates the weights, reads their headers and their configuration, and counts or verifies them. It reads
-//! [`Files`], which the caller implements: the client `hf-meta` reads a Hub, other web servers and disks. So all of them
-//! choose the same weights, report the same errors and have the same limits. The crate contains no HTTP, no async runtime
-//! and no access to disks.
+//! [`Files`], which the caller implements: the client `hf-meta` reads a Hub, other web servers and disks, and the npm
+//! package reads with `fetch`. So all of them choose the same weights, report the same errors and have the same limits.
+//! The crate contains no HTTP, no async runtime and no access to disks.
 //!
 //! 1. [`Call::locate`] finds the weights by their standard names or else in a listing, and pins the files to the commit
 //!    of the first response.

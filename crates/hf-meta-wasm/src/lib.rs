@@ -1,37 +1,34 @@
 //! The core of the npm package `hf-meta`.
 //!
-//! JavaScript sends the requests, and this crate decides which bytes to read. An inspection is one `async` function,
-//! which calls the methods of a [`Reader`] and waits for their promises. Results cross the border as JSON text, the
-//! JSON of the command.
+//! The crate `hf-meta-inspect` decides which bytes to read, and JavaScript sends the requests: `JsFiles` calls the methods
+//! of a [`Reader`] and waits for their promises. Results cross the border as JSON text, the JSON of the command.
 //!
 //! The build splits the compiled module in two. `build.mjs` lists the functions of the second one, which a count of plain
 //! safetensors files never calls. The core calls them only after `Reader::load_second`.
 //!
 //! | module | content |
 //! |---|---|
-//! | `reader` | the files of a commit, read by JavaScript, and errors |
+//! | `js_files` | the files of a commit, read by JavaScript, and errors |
 //! | `options` | the options of a call |
-//! | `locate` | the weight set to read |
-//! | `read` | the headers and the configuration |
-//! | `memory` | the memory of the model and its components |
-//! | `verify` | the findings of all files |
 
-mod locate;
-mod memory;
+#![cfg(target_family = "wasm")]
+
+mod js_files;
 mod options;
-mod read;
-mod reader;
-mod verify;
+
+use std::sync::Arc;
 
 use hf_meta_count::SafetensorsParseFromRepo::{Sharded, Single};
 use hf_meta_count::memory::Memory;
 use hf_meta_count::{CountReport, Diff, Tree, Weights};
 use hf_meta_format::{PUBLIC_HUB_HOSTS, RepoSource, is_local_path};
+use hf_meta_inspect::{Call, Error, Files};
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
-use self::read::Call;
-pub use self::reader::{Failure, Part, Reader};
+use self::js_files::JsFiles;
+pub use self::js_files::{Failure, Reader};
+use self::options::Options;
 
 /// A checkpoint whose headers were read.
 #[wasm_bindgen]
@@ -93,7 +90,18 @@ impl Inspection {
 /// Returns the failure of a read, or a failure with the error code of the command.
 #[wasm_bindgen]
 pub async fn inspect(reader: Reader, options: String) -> Result<Inspection, Failure> {
-    Call::new(reader, &options)?.inspect().await
+    let (call, files) = prepare(reader, &options)?;
+    let inspect = async {
+        if call.settings.memory.is_some() {
+            files.load_second().await?;
+        }
+        let inspected = call.inspect().await?;
+        let (report, file) = (inspected.report.clone(), files.file_name(&inspected.path));
+        let weights = call.settings.keep_headers.then(|| inspected.into_weights()).transpose();
+        let weights = weights.map_err(|source| Error::InvalidIndex { file, source })?;
+        Ok(Inspection { report, weights })
+    };
+    inspect.await.map_err(|error| files.failure(&error))
 }
 
 /// Verifies weight sets, and compares an adapter with its base model. Returns the JSON of `hf-meta verify --json`.
@@ -108,9 +116,24 @@ pub async fn verify(
     options: String,
     base: Option<Inspection>,
 ) -> Result<String, Failure> {
-    let mut report = Call::new(reader, &options)?.verify().await?;
+    let (call, files) = prepare(reader, &options)?;
+    let verify = async {
+        files.load_second().await?;
+        call.verify().await
+    };
+    let mut report = verify.await.map_err(|error| files.failure(&error))?;
     base.and_then(|base| base.weights).iter().for_each(|base| report.check_base(base));
     Ok(json(&report))
+}
+
+/// Creates a call from the JSON of its options. Also returns its files.
+fn prepare(reader: Reader, options: &str) -> Result<(Call, JsFiles), Failure> {
+    let invalid = |message: &str| reader.failure("invalidOption", message, None);
+    let options: Options =
+        serde_json::from_str(options).map_err(|error| invalid(&error.to_string()))?;
+    let settings = options.settings().map_err(|message| invalid(&message))?;
+    let files = JsFiles::new(reader, &options);
+    Ok((Call { settings: Arc::new(settings), files: Arc::new(files.clone()) }, files))
 }
 
 /// The parts of the name of a repository.

@@ -1,9 +1,15 @@
 //! The options of a call.
 
+use std::sync::Arc;
+
 use hf_meta_count::Plan;
+use hf_meta_count::memory::{Engine, MemoryOptions, VllmOptions};
+use hf_meta_count::steps::Target;
 use hf_meta_format::formats::weight_sets::ListedFile;
+use hf_meta_format::formats::{Formats, clip};
 use hf_meta_format::{CommitSha, RepoPath};
-use serde::Deserialize;
+use hf_meta_inspect::{Limits, Settings};
+use serde::{Deserialize, Deserializer};
 
 /// The options of a call, and the files of the repository.
 #[derive(Debug, Deserialize)]
@@ -32,11 +38,44 @@ pub(crate) struct Options {
     pub(crate) max_header_bytes: u64,
     /// The names and values of the options of `--fit` and `--memory`.
     pub(crate) memory: Option<Vec<(String, String)>>,
-    pub(crate) files: Vec<ListedFile>,
+    #[serde(deserialize_with = "shared_files")]
+    pub(crate) files: Arc<Vec<ListedFile>>,
+}
+
+fn shared_files<'de, D: Deserializer<'de>>(files: D) -> Result<Arc<Vec<ListedFile>>, D::Error> {
+    Vec::deserialize(files).map(Arc::new)
 }
 
 impl Options {
-    pub(crate) fn has_file(&self, path: &RepoPath) -> bool {
-        self.files.iter().any(|file| file.path == *path)
+    /// Returns the settings of a call, or the reason why an option is invalid.
+    pub(crate) fn settings(&self) -> Result<Settings, String> {
+        let formats = match &self.weights {
+            Some(name) => Formats::built_in().only(name),
+            None => Some(Formats::built_in().clone()),
+        };
+        let formats = formats.ok_or("the format is unknown")?;
+        let mut memory = self.memory.as_ref().map(|_| MemoryOptions::default());
+        for (name, value) in self.memory.iter().flatten() {
+            let set = memory.as_mut().map_or(Ok(()), |memory| memory.set(name, value));
+            set.map_err(|error| format!("`{}`: {error}", clip(name)))?;
+        }
+        let needs_vllm = |memory: &MemoryOptions| memory.vllm != VllmOptions::default();
+        if memory.is_some_and(|memory| needs_vllm(&memory) && memory.engine != Engine::Vllm) {
+            let names = "`maxNumBatchedTokens`, `tp` and `gpuMemoryUtilization`";
+            return Err(format!("{names} require the engine `vllm`"));
+        }
+        Ok(Settings {
+            source: self.source.clone(),
+            target: Target::from_path(&formats, self.path.clone()),
+            formats,
+            plan: self.plan,
+            list_sets: self.other_sets || memory.is_some(),
+            all_sets: self.all_sets,
+            memory,
+            known_files: Some(Arc::clone(&self.files)),
+            limits: Limits { header: self.max_header_bytes, ..Limits::default() },
+            keep_headers: self.keep_headers,
+            read_all_shards: false,
+        })
     }
 }
