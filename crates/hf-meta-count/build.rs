@@ -11,15 +11,16 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The tables of lines, which are copied without their comments.
-const LINES: [&str; 3] = ["architectures", "classes", "vllm"];
+const LINES: [&str; 4] = ["architectures", "classes", "left_out", "vllm"];
 /// The tables of blocks with a name and lines, of which each becomes a line with tabs.
 const RULES: [&str; 3] = ["renames", "defaults", "timm"];
 /// The tables of modules. Their header explains the words.
-const MODULES: [&str; 5] = [
+const MODULES: [&str; 6] = [
     "layouts",
     "gguf_layouts",
     "diffusers_layouts",
     "diffusers_classes",
+    "mistral_layouts",
     "sentence_transformers_layouts",
 ];
 

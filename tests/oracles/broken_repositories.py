@@ -3,7 +3,7 @@
 
     tests/oracles/broken_repositories.py HF_META FOLDER [KIND ...]
 
-`FOLDER` has the repositories of `repositories.py`. Each way is one that the loader refuses, or that leaves weights random. Prints
+`FOLDER` has the repositories of `repositories.py` and `repositories_models.py`. Each way is one that the loader refuses, or that leaves weights random. Prints
 the share of rejected ones for each kind and way, with the repositories that were not, and every warning or error about a sound
 repository. `STEP=7 FROM=3` takes every seventh repository. The exit code is 1 if less than 90 % of all or 80 % of a kind are
 rejected, if more than 0.5 % of the sound ones have an error, or more than 1 % a warning.
@@ -325,6 +325,33 @@ def timm(files, base, rng):
                     config[inner]["num_classes"] = 7
 
         yield "another number of classes", changed(files, "config.json", seven)
+
+
+def heads(files, base, rng):
+    weights = "model.safetensors"
+    for way, broken in weights_ways(files, weights, rng):
+        yield f"tensors: {way}", broken
+    for way, broken in config_ways(files, "config.json", rng):
+        yield way, broken
+    architectures = files["config.json"].get("architectures") or [""]
+    if re.search(r"For(Sequence|Token|Image|Audio|Video)\w*Classification$", architectures[0]):
+        labels = {str(number): f"LABEL_{number}" for number in range(7)}
+        yield "another number of labels", changed(files, "config.json", lambda config: config.update(id2label=labels, label2id={name: int(number) for number, name in labels.items()}))
+
+
+multimodal = heads
+
+
+def mlx(files, base, rng):
+    weights = "model.safetensors"
+    yield from heads(files, base, rng)
+    scales = [name for name in files[weights]["tensors"] if name.endswith(".scales")]
+    if scales:
+        one = rng.choice(scales)
+        yield "scales missing", without(files, weights, lambda name: name == one)
+        yield "packed weight missing", without(files, weights, lambda name: name == one.removesuffix("scales") + "weight")
+        yield "scales of another group", with_tensors(files, weights, lambda tensors: {**tensors, one: [tensors[one][0], [*tensors[one][1][:-1], 2 * tensors[one][1][-1]]]})
+        yield "other bits in the configuration", changed(files, "config.json", lambda config: [config[key].update(bits=6) for key in ("quantization", "quantization_config") if key in config])
 
 
 def verify(program, folder, base):

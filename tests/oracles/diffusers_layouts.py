@@ -3,13 +3,19 @@
 
     tests/oracles/diffusers_layouts.py FOLDER TABLE
 
-The classes in `diffusers_layouts.txt`, which is written from the sources, are left out.
+Configurations of diffusers have lists that describe the blocks of a model. The formulas over their entries hold in all samples, in
+which each entry, the lengths and several keys at once were changed. The classes in `diffusers_layouts.txt`, which is written
+from the sources, are left out.
 """
 
+import functools
+import itertools
 import json
 import pathlib
 import re
 import sys
+
+import numpy
 
 import layout_blocks
 import layouts
@@ -23,15 +29,184 @@ LEAST = 8
 
 
 # Lists of numbers that do not state the widths or the numbers of blocks.
-LISTS = re.compile(r"axes|rope|patch|sample|window|layers_to|mean|std")
+LISTS = re.compile(r"axes|rope|patch|sample|window|layers_to|mean|std|max_size")
+
+LIST_ENTRY = re.compile(r"([A-Za-z]\w*)@")
+
+
+class Back(int):
+    """A place that is counted from the end of a list."""
+
+
+class Entries(list):
+    """A list of a configuration, whose entries `**` returns: it has the precedence of `@` in formulas."""
+
+    def __pow__(self, place):
+        place = len(self) - place if isinstance(place, Back) else place
+        if not 0 <= place < len(self):
+            raise KeyError(place)
+        return self[place]
+
+
+@functools.cache
+def code(formula):
+    text = re.sub(r"\b(len|sum)\((\w+)\)", r"\1_of('\2')", formula)
+    text = LIST_ENTRY.sub(r"entries_of('\1')@", text)
+    text = re.sub(r"@-(\w+|\([^()]*\))", r"@back(\1)", text).replace("@", "**")
+    text = re.sub(r"(?<![\w'.$])[A-Za-z$][\w$]*(\.[A-Za-z_]\w*)*(?![\w'(])", lambda name: f"get({name[0]!r})", text)
+    return compile(text.replace("/", "//"), formula, "eval")
+
+
+def numbers_of(value):
+    return value if isinstance(value, list) and value and all(map(layouts.is_number, value)) else None
+
+
+def has_length(value):
+    """Returns whether `layout.rs` knows the length of a list: it has whole numbers, or texts."""
+    return isinstance(value, list) and bool(value) and (all(isinstance(item, int) for item in value) or all(isinstance(item, str) for item in value))
+
+
+class Values(layouts.Values):
+    """The values of formulas, also over the entries of lists. Keys that are equal in all samples explain nothing."""
+
+    def need(self, index, layer, name):
+        if name == "layer":
+            if layer is None:
+                raise KeyError(name)
+            return layer
+        return super().need(index, layer, name)
+
+    def list_at(self, index, key):
+        value = self.flats[index].get(key)
+        if not isinstance(value, list) or not value:
+            raise KeyError(key)
+        return Entries(value)
+
+    def evaluate(self, formula, index, layer=None):
+        for alternative in formula.split("|"):
+            try:
+                names = {"back": Back, "get": lambda name: self.need(index, layer, name), "entries_of": lambda key: self.list_at(index, key), "len_of": lambda key: len(self.list_at(index, key)), "sum_of": lambda key: sum(self.list_at(index, key))}
+                return int(eval(code(alternative), names))
+            except (KeyError, ZeroDivisionError, TypeError):
+                continue
+        return None
+
+    @functools.cached_property
+    def lists(self):
+        """The keys with lists of numbers."""
+        return [key for key in self.keys if any(numbers_of(found.get(key)) for found in self.flats) and "." not in key]
+
+    @functools.cached_property
+    def scalars(self):
+        found = {}
+        for key in self.keys:
+            values = [value.get(key) for value in self.flats]
+            if any(layouts.is_number(value) for value in values) and not key.endswith(("_token_id", "_index", "_idx")):
+                found[key] = [value if layouts.is_number(value) else None for value in values]
+            if any(map(has_length, values)):
+                found[f"len({key})"] = [len(value) if has_length(value) else None for value in values]
+        for key in self.lists:
+            lists = [numbers_of(value.get(key)) for value in self.flats]
+            shortest = min(len(value) for value in lists if value)
+            entry = lambda place: [value[place] if value else None for value in lists]
+            found |= {f"{key}@{place}": entry(place) for place in range(min(shortest, 4))}
+            found |= {f"{key}@-{place}": entry(-place) for place in range(1, min(shortest, 3) + 1)}
+            found[f"sum({key})"] = [sum(value) if value else None for value in lists]
+        is_varied = lambda values: len({value for value in values if value is not None}) > 1
+        row = lambda values: numpy.array([numpy.nan if value is None else value for value in values], dtype=float)
+        return {name: row(values) for name, values in found.items() if is_varied(values)}
+
+    @functools.cached_property
+    def candidates(self):
+        texts, rows = super().candidates
+        texts, rows = list(texts), list(rows)
+        lengths = {name: row for name, row in self.scalars.items() if name.startswith(("len(", "sum("))}
+        plain = {name: row for name, row in self.scalars.items() if "(" not in name and "@" not in name}
+
+        def add(text, row):
+            texts.append(text)
+            rows.append(row)
+
+        for name, row in lengths.items():
+            add(f"{name}-2", row - 2)
+            for other, its in plain.items():
+                for more in ("", "+1", "+2"):
+                    product = row * (its + int(more or 0))
+                    text = f"{name}*({other}{more})" if more else f"{name}*{other}"
+                    for rest in ("", "-1", "+1"):
+                        add(text + rest, product + int(rest or 0))
+        for (name, row), (other, its) in itertools.permutations(lengths.items(), 2):
+            for rest in ("", "-1", "+1"):
+                add(f"{name}+{other}{rest}", row + its + int(rest or 0))
+        # Sums of entries, as at skip connections, and products of three numbers.
+        entries = {name: row for name, row in self.scalars.items() if "@" in name}
+        for (name, row), (other, its) in itertools.combinations(entries.items(), 2):
+            add(f"{name}+{other}", row + its)
+        for name, row in entries.items():
+            for other, its in plain.items():
+                for factor in (2, 3, 4):
+                    add(f"{factor}*{other}*{name}", factor * its * row)
+        return texts, numpy.array(rows) if rows else numpy.zeros((0, len(self.configs)))
+
+    @functools.cached_property
+    def layered(self):
+        found = []
+        scalars = [name for name in self.scalars if "(" not in name and "@" not in name]
+        for key in self.lists:
+            places = ["layer", "-(layer+1)", ("(layer-1)", "0"), ("(layer+1)", "-1"), ("-(layer+2)", "0"), ("-layer", "-1")]
+            for place in places:
+                several = place if isinstance(place, tuple) else (place,)
+                for factor in ("", "2*", "3*", "4*", *(f"{name}*" for name in scalars)):
+                    found.append("|".join(f"{factor}{key}@{one}" for one in several))
+        return found
+
+
+class Tree(layouts.Tree):
+    """The only number of a list is a part of the name, as in `to_out.0`."""
+
+    def __init__(self, samples):
+        super().__init__(samples)
+        self.literal |= {key for key, found in self.lists.items() if all(numbers == {0} for numbers in found.values())}
+
+
+class Layout(layouts.Layout):
+    def __init__(self, name, data):
+        super().__init__(name, data)
+        self.values = Values([sample["config"] for sample in self.samples])
+
+    def tree(self, samples):
+        return Tree(samples)
+
+    def derive(self):
+        """Derives the entries. Those that few samples have may depend on keys that were not changed together with them."""
+        super().derive()
+        for pattern, entry in self.entries.items():
+            instances = (self.list_instances if entry["kind"] == "list" else self.shape_instances)[pattern]
+            if len({index for index, _, _ in instances}) < LEAST:
+                entry["dims"] = ["~" if dim == "~" else "_" for dim in entry["dims"]]
+                entry["required"] = False
+        return self
 
 
 def is_uncertain(data):
-    """Returns whether the samples may not show what a module depends on: there are few, or lists describe the blocks."""
-    samples = [sample for sample in data["samples"] if "tensors" in sample]
-    describes = lambda key, value: isinstance(value, list) and bool(value) and not LISTS.search(key)
-    blocks = any(describes(key, value) for sample in samples for key, value in sample["config"].items())
-    return len(samples) < LEAST or "out of time" in data["reasons"] or blocks
+    """Returns whether the samples may not show what a module depends on: there are few, or a list of numbers is equal in all."""
+    values = {}
+    for sample in data["samples"]:
+        for key, value in sample["config"].items():
+            if numbers_of(value) and not LISTS.search(key):
+                values.setdefault(key, set()).add(tuple(value))
+    is_fixed = any(len(found) == 1 for found in values.values())
+    return is_fixed or sum("tensors" in sample for sample in data["samples"]) < LEAST or "out of time" in data["reasons"]
+
+
+def has_fixed_lists(data):
+    """Returns whether a list has one length in all samples, so that a block with a number may be one that other models lack."""
+    lengths = {}
+    for sample in data["samples"]:
+        for key, value in sample["config"].items():
+            if isinstance(value, list) and value and not LISTS.search(key):
+                lengths.setdefault(key, set()).add(len(value))
+    return any(found != {1} and len(found) == 1 for found in lengths.values())
 
 
 def loosened(words):
@@ -52,7 +227,7 @@ def loosened(words):
 PROVEN = re.compile(r"(has\(\w+\)|\w+(\|\d)?)$")
 
 
-def proven(words):
+def proven(words, has_fixed_lists):
     """Returns words without the conditions and the numbers that a coincidence can explain: the modules may be missing."""
     rules = {key for key in words if layout_blocks.is_rule(key) and key not in "@~" and not PROVEN.match(words[key])}
     doubtful = {(layout_blocks.parent_of(key), letter) for key in rules for letter in (key.rpartition("?")[2] or re.findall(r"\w", words[key]))}
@@ -68,6 +243,8 @@ def proven(words):
         is_doubtful = bool(condition) and not PROVEN.match(condition) or bool(group) and (layout_blocks.parent_of(path), group) in doubtful
         if is_doubtful:
             group, condition, flags = "", "", "-" + flags.replace("-", "")
+        if has_fixed_lists and not group and "-" not in flags and any(part.isdigit() and int(part) > 0 for part in key.split(".")):
+            flags = "-" + flags
         sides = ["_" if side.isdigit() and not key.endswith("#") else side for side in sides]
         found[key] = flags + f"{group}:" * bool(group) + ",".join(sides) + f";{condition}" * bool(condition)
     return found
@@ -84,11 +261,13 @@ def main():
         data = json.loads(path.read_text())
         samples = [sample for sample in data["samples"] if "tensors" in sample]
         if len(samples) > 1:
-            found = layouts.Layout(path.stem, data).derive().words()
-            found = loosened(found) if is_uncertain(data) else proven(found)
+            found = Layout(path.stem, data).derive().words()
+            found = loosened(found) if is_uncertain(data) else proven(found, has_fixed_lists(data))
             # `layout.rs` knows three lists inside each other.
             if all(key.count("#") <= 3 for key in found):
                 words[path.stem] = found
+            else:
+                print("too many lists:", path.stem)
     lines = [*HEADER.format(version=version).splitlines(), *layout_blocks.write(words)]
     pathlib.Path(target).write_text("\n".join(lines) + "\n")
     print(len(words), "classes,", sum(map(len, lines)) + len(lines), "bytes")

@@ -4,27 +4,34 @@
     tests/oracles/diffusers_samples.py FOLDER [CLASS ...]
 
 Writes `FOLDER/diffusers:CLASS.json` unless it exists, in the form of `layout_samples.py`: the default configuration, one with
-few layers (`small`), one with other numbers (`other`), and `small` with each of its keys changed alone. The texts that a key
-can have are those with which the code compares it. The models are built on the meta device, so no weights exist.
+few layers (`small`), one with other numbers (`other`), `small` with each of its keys changed alone, with lists of another
+length (`lists`), and with several keys changed (`several`). The texts that a key can have are those with which the code
+compares it. The models are built on the meta device, so no weights exist.
 """
 
+import collections
 import inspect
 import json
 import multiprocessing
 import os
 import pathlib
+import random
 import re
 import sys
 import time
 import warnings
+
+from timm_models import without_initialization
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DIFFUSERS_VERBOSITY", "error")
 warnings.filterwarnings("ignore")
 
-# The time for one class.
-SECONDS = 25
+# The time for one class. A class that takes longer has a note in its file, and another run could have other samples.
+SECONDS = 300
+# The most samples with several changed keys.
+SEVERAL = 6
 
 LAYERS = re.compile(r"(^|_)(num_layers|num_single_layers|num_\w*layers|n_layers|depth|num_blocks|num_refiner_layers|layers)$")
 SIZES = re.compile(r"(dim|channels|size|heads|hidden|features|width|length|embeds|rank)")
@@ -72,7 +79,8 @@ def other_values(kind, key, value):
         return (*texts(kind, key, value), None)
     if isinstance(value, (list, tuple)):
         if value and all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-            return (tuple(2 * item for item in value), (2 * value[0], *value[1:]), (*value[:-1], value[-1] * 2), tuple(item + 1 for item in value), tuple(value[1:]), tuple(value[:-1]), None)
+            single = [(*value[:at], 2 * value[at], *value[at + 1 :]) for at in range(min(len(value), 6))]
+            return (tuple(2 * item for item in value), *single, tuple(value[1:]), tuple(value[:-1]), (*value, value[-1]), None)
         if value and all(isinstance(item, bool) for item in value):
             return (tuple(not item for item in value), (not value[0], *value[1:]), (*value[:-1], not value[-1]))
         if value and all(isinstance(item, str) for item in value):
@@ -82,6 +90,40 @@ def other_values(kind, key, value):
         numbers = (64, 32, 2, 8) if SIZES.search(key) or LAYERS.search(key) else (2, 64)
         return (*texts(kind, key, value), *numbers, True)
     return ()
+
+
+def required(kind):
+    """Yields settings for the keys without a default."""
+    yield {}
+    parameters = list(inspect.signature(kind.__init__).parameters.items())[1:]
+    is_missing = lambda parameter: parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    for is_chosen in (is_missing, lambda parameter: parameter.default is None or is_missing(parameter)):
+        for number in (64, 8, 4):
+            chosen = {}
+            for key, parameter in parameters:
+                note = str(parameter.annotation)
+                if not is_chosen(parameter):
+                    continue
+                if re.search(r"tuple|list", note, re.I) and not re.match(r"(typing\.|Optional\[|Union\[)*int\b|<class 'int", note):
+                    chosen[key] = (64, 128)
+                elif "bool" in note:
+                    chosen[key] = False
+                elif "str" not in note and "float" not in note:
+                    chosen[key] = 4 if re.search(r"head|layers", key) else number
+            yield chosen
+
+
+def other_lengths(found):
+    """Yields the lists of about the same length with one entry less, at the start or at the end, and with one more."""
+    lists = {key: value for key, value in found.items() if isinstance(value, (list, tuple)) and len(value) > 1}
+    for length in sorted({len(value) for value in lists.values()}):
+        for span in (0, 1):
+            chosen = {key: tuple(value) for key, value in lists.items() if abs(len(value) - length) <= span}
+            if span and all(len(value) == length for value in chosen.values()):
+                continue
+            yield {key: value[1:] for key, value in chosen.items()}
+            yield {key: value[:-1] for key, value in chosen.items()}
+            yield {key: (*value, value[-1]) for key, value in chosen.items()}
 
 
 def small(kind, found):
@@ -129,11 +171,14 @@ def run(job):
     target = pathlib.Path(folder) / f"diffusers:{name}.json"
     if target.exists():
         return name, None
+    without_initialization()
     started, samples, reasons = time.time(), [], []
     kind = classes()[name]
     found = defaults(kind)
 
-    def attempt(tag, settings, limit=40):
+    def attempt(tag, settings):
+        # Some classes add a list to their default.
+        settings = {key: list(value) if isinstance(value, tuple) and isinstance(found.get(key), list) else value for key, value in settings.items()}
         try:
             made = sample(kind, settings)
         except Exception as error:
@@ -142,14 +187,27 @@ def run(job):
         samples.append({"tag": tag, **made})
         return made
 
-    default = attempt("default", {})
-    small_settings = small(kind, found)
-    base = attempt("small", small_settings) if small_settings and default else None
+    default, given = None, {}
+    for given in required(kind):
+        default = attempt("default", given)
+        if default:
+            break
+    found = {**found, **given}
+    small_settings = {**given, **small(kind, found)}
+    base = attempt("small", small_settings) if small_settings != given and default else None
     if base is None:
-        base, small_settings = (default, {})
+        base, small_settings = default, given
+    works = collections.defaultdict(list)
+
+    def change(tag, settings):
+        done = attempt(tag, {**small_settings, **settings})
+        if done and done["tensors"] == base["tensors"]:
+            samples[-1] = {"tag": tag, "config": done["config"], "same": True}
+        return done
+
     if base:
         for factor in (2, 3):
-            if attempt("other", other(found, factor)):
+            if attempt("other", {**given, **other(found, factor)}):
                 break
         for key, value in found.items():
             if time.time() - started > SECONDS:
@@ -158,15 +216,26 @@ def run(job):
             if key.startswith("_"):
                 continue
             value, made = small_settings.get(key, value), 0
+            is_list = isinstance(value, (list, tuple))
             for changed in other_values(kind, key, value):
-                done = attempt(key, {**small_settings, key: changed})
-                if done:
+                if change(key, {key: changed}):
+                    works[key].append(changed)
                     made += 1
-                    if done["tensors"] == base["tensors"]:
-                        samples[-1] = {"tag": key, "config": done["config"], "same": True}
-                    if made >= (1 if isinstance(changed, (bool, int)) and value is not None else 3):
+                    if not is_list and made >= (1 if isinstance(changed, (bool, int)) and value is not None else 3):
                         break
-    target.write_text(json.dumps({"samples": samples, "reasons": reasons, "seconds": round(time.time() - started, 1)}))
+        for lengths in other_lengths({**found, **small_settings}):
+            if change("lists", lengths):
+                works[json.dumps(lengths)].append(lengths)
+        rng, made = random.Random(name), 0
+        for _ in range(3 * SEVERAL):
+            if made == SEVERAL or len(works) < 3 or time.time() - started > SECONDS:
+                break
+            settings = {}
+            for key in rng.sample(sorted(works), min(len(works), rng.choice((2, 3, 3, 4)))):
+                value = rng.choice(works[key])
+                settings.update(value if isinstance(value, dict) else {key: value})
+            made += change("several", settings) is not None
+    target.write_text(json.dumps({"samples": samples, "reasons": reasons}))
     return name, f"{len(samples)} samples, {time.time() - started:.0f} s"
 
 
@@ -175,7 +244,7 @@ def main():
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
     names = names or sorted(classes())
     print(len(names), "classes", flush=True)
-    with multiprocessing.get_context("spawn").Pool(int(os.environ.get("JOBS", 1)), maxtasksperchild=12) as pool:
+    with multiprocessing.get_context("spawn").Pool(int(os.environ.get("JOBS", 1)), maxtasksperchild=80) as pool:
         for name, note in pool.imap_unordered(run, [(folder, name) for name in names]):
             print(name, note, flush=True)
 

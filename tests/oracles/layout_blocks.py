@@ -77,7 +77,7 @@ def with_conditions(words):
     return words
 
 
-FUNCTIONS = {"has", "len", "in", "layer", "min", "count", "is", "starts"}
+FUNCTIONS = {"has", "len", "in", "layer", "min", "count", "is", "starts", "sum"}
 
 
 def keys_in(value):

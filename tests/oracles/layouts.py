@@ -314,12 +314,15 @@ class Layout:
             return "^" + name
         return name.removeprefix(self.prefix)
 
+    def tree(self, samples):
+        return Tree(samples)
+
     def derive(self):
         distinct = {}
         for index, sample in enumerate(self.samples):
             distinct.setdefault(id(sample["tensors"]), index)
         stripped = [({self.strip(name): shape for name, shape in modules.items()}, {self.strip(name) for name in biases}, {self.strip(name) for name in optional}) for modules, biases, optional in self.found]
-        tree = Tree([modules for modules, _, _ in stripped])
+        tree = self.tree([modules for modules, _, _ in stripped])
         shapes, presence, biased, spare = collections.defaultdict(list), collections.defaultdict(set), collections.defaultdict(lambda: [0, 0]), set()
         elements = {("", index, ()): True for index in range(len(stripped))}
         list_numbers = collections.defaultdict(lambda: collections.defaultdict(set))

@@ -215,6 +215,9 @@ def bert(**rest):
 def models(folder):
     """Every model class of diffusers with its defaults, or with a number for each required setting."""
     from diffusers_samples import classes, defaults
+    from timm_models import without_initialization
+
+    without_initialization()
 
     def make(class_):
         settings = {}

@@ -42,12 +42,12 @@ def without_initialization():
     """Initializing tensors on the meta device takes most of the time, and has no effect."""
     import torch
 
+    skipped = lambda plain: lambda tensor, *rest, **named: tensor if tensor.is_meta else plain(tensor, *rest, **named)
     for name in dir(torch.nn.init):
         if name.endswith("_") and not name.startswith("_"):
-            setattr(torch.nn.init, name, lambda tensor, *_, **__: tensor)
+            setattr(torch.nn.init, name, skipped(getattr(torch.nn.init, name)))
     for name in ("normal_", "uniform_", "fill_", "zero_", "erfinv_", "clamp_", "mul_", "add_", "copy_"):
-        plain = getattr(torch.Tensor, name)
-        setattr(torch.Tensor, name, lambda tensor, *rest, plain=plain, **named: tensor if tensor.is_meta else plain(tensor, *rest, **named))
+        setattr(torch.Tensor, name, skipped(getattr(torch.Tensor, name)))
 
 
 def sample(name):

@@ -1,5 +1,6 @@
 //! A weight set to read, once its location and its commit are known.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hf_meta_count::steps::ReportBuilder;
@@ -7,6 +8,7 @@ use hf_meta_format::formats::RepoPath;
 use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
 
 use super::call::Call;
+use super::config::SharedConfigs;
 use super::pinned::Pinned;
 
 /// The reaction of a call to a shard that cannot be read.
@@ -32,6 +34,8 @@ pub(crate) struct SetReader {
     pub(crate) header_bytes: AtomicU64,
     /// The part of the limit for all headers that this set may use: one over this number.
     pub(crate) shares: u64,
+    /// The configurations that sets of the call have read.
+    pub(crate) configs: Arc<SharedConfigs>,
 }
 
 impl SetReader {
@@ -40,13 +44,19 @@ impl SetReader {
         let settings = &call.settings;
         let on_failure =
             if settings.read_all_shards { OnFailure::StopAfterAll } else { OnFailure::Stop };
-        let (keep_headers, header_bytes) = (settings.keep_headers, AtomicU64::new(0));
-        Self { call: call.clone(), files, path, on_failure, keep_headers, header_bytes, shares: 1 }
+        let (call, keep_headers) = (call.clone(), settings.keep_headers);
+        let (header_bytes, shares, configs) = (AtomicU64::new(0), 1, Arc::default());
+        Self { call, files, path, on_failure, keep_headers, header_bytes, shares, configs }
     }
 
     /// Sets the number of sets that are read concurrently.
     pub(crate) fn sharing(self, sets: u64) -> Self {
         Self { shares: sets.max(1), ..self }
+    }
+
+    /// Shares the configurations with other sets.
+    pub(crate) fn with_configs(self, configs: &Arc<SharedConfigs>) -> Self {
+        Self { configs: Arc::clone(configs), ..self }
     }
 
     /// Keeps the headers, and collects the failures instead of stopping at the first one.

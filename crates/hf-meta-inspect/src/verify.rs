@@ -1,5 +1,7 @@
 //! Verification: continues after invalid files and reports every error.
 
+use std::sync::Arc;
+
 use futures::stream::{self, StreamExt};
 use hf_meta_count::check::SetCheck;
 use hf_meta_count::check::Verification;
@@ -11,7 +13,7 @@ use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
 use hf_meta_format::formats::{RepoPath, chain, clip};
 
 use super::call::Call;
-use super::config::CONFIG;
+use super::config::{CONFIG, SharedConfigs};
 use super::error::Error;
 use super::locate::{Listed, Located};
 use super::memory::CONCURRENT_SETS;
@@ -28,9 +30,10 @@ impl Call {
     ///
     /// Returns the errors that occur before the index, or the first bytes of a single file, have been read.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
+        let configs = Arc::default();
         let (mut report, layout, mut files) = match self.list_all().await? {
             Some((layout, files)) => (VerifyReport::default(), Some(layout), files),
-            None => match Box::pin(self.verify_main()).await {
+            None => match Box::pin(self.verify_main(&configs)).await {
                 Err(error @ Error::SeveralSets { .. }) => {
                     let (layout, files) = self.list_pipeline(error).await?;
                     (VerifyReport::default(), Some(layout), files)
@@ -52,7 +55,7 @@ impl Call {
                 }
             }
             let sets = verification.missing_sets(&report, self.settings.all_sets);
-            Box::pin(self.verify_sets(&sets, layout, &mut report, &mut files)).await?;
+            Box::pin(self.verify_sets(&sets, layout, &configs, &mut report, &mut files)).await?;
             for path in verification.lone_indexes() {
                 // The index is not loaded, so its errors are not reported.
                 if let Ok(read) = files.files.load(&path, self.settings.limits.index).await {
@@ -93,7 +96,10 @@ impl Call {
     }
 
     /// Verifies the main set, or the selected one, and lists the files.
-    async fn verify_main(&self) -> Result<(VerifyReport, Option<Layout>, Pinned), Error> {
+    async fn verify_main(
+        &self,
+        configs: &Arc<SharedConfigs>,
+    ) -> Result<(VerifyReport, Option<Layout>, Pinned), Error> {
         let (mut located, mut failed) = (Box::pin(self.locate_files()).await?, None);
         let target = &self.settings.target;
         let is_index = matches!(target, Target::File(path) if path.is_index());
@@ -108,7 +114,7 @@ impl Call {
         }
         let (layout, is_complete) = (located.layout.take(), located.is_complete);
         let files = located.files.clone();
-        let verified = self.verify_weights(located, layout.as_ref(), true, 1);
+        let verified = self.verify_weights(located, layout.as_ref(), configs, true, 1);
         let mut report = Box::pin(verified).await?;
         if let Some(error) = failed {
             let file = clip(&self.settings.source);
@@ -125,6 +131,7 @@ impl Call {
         &self,
         sets: &[&WeightSet],
         layout: &Layout,
+        configs: &Arc<SharedConfigs>,
         report: &mut VerifyReport,
         files: &mut Pinned,
     ) -> Result<(), Error> {
@@ -137,7 +144,7 @@ impl Call {
                 Ok(located) => {
                     let commit = files.commit.take().or_else(|| located.files.commit.clone());
                     *files = Pinned::new(&self.files, commit);
-                    Box::pin(self.verify_weights(located, Some(layout), true, 1)).await
+                    Box::pin(self.verify_weights(located, Some(layout), configs, true, 1)).await
                 }
                 Err(error) => Err(error),
             };
@@ -148,7 +155,7 @@ impl Call {
         }
         let files = &*files;
         let reads = rest.map(|set| -> BoxFuture<'_, VerifyReport> {
-            Box::pin(self.verify_listed_set(set, layout, files))
+            Box::pin(self.verify_listed_set(set, layout, configs, files))
         });
         let reads: Vec<_> = reads.collect();
         let mut reads = stream::iter(reads).buffered(CONCURRENT_SETS);
@@ -162,11 +169,14 @@ impl Call {
         &self,
         set: &WeightSet,
         layout: &Layout,
+        configs: &Arc<SharedConfigs>,
         files: &Pinned,
     ) -> VerifyReport {
+        const CONCURRENT: u64 = CONCURRENT_SETS as u64;
+
         let result = match self.find_set(set, files.commit.clone()).await {
             Ok(located) => {
-                self.verify_weights(located, Some(layout), false, CONCURRENT_SETS as u64).await
+                self.verify_weights(located, Some(layout), configs, false, CONCURRENT).await
             }
             Err(error) => Err(error),
         };
@@ -179,11 +189,13 @@ impl Call {
         &self,
         located: Located,
         layout: Option<&Layout>,
+        configs: &Arc<SharedConfigs>,
         is_first: bool,
         concurrent: u64,
     ) -> Result<VerifyReport, Error> {
         let Located { path, weights, files, .. } = located;
         let set = SetReader::new(self, files, path.clone()).sharing(concurrent).continuing();
+        let set = set.with_configs(configs);
         let (number, reads) = match Box::pin(set.read(weights)).await {
             Ok(reads) => (reads.shards.len().max(1), reads),
             Err(error @ Error::InvalidIndex { .. }) => {

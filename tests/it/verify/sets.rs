@@ -116,6 +116,18 @@ async fn a_component_without_files_is_found() {
     assert_eq!(verify(&hub, "org/onnx", false).await.findings(), []);
 }
 
+/// A variant next to the weights has the same configuration, and folders without one look for it at the root.
+#[tokio::test]
+async fn sets_with_one_configuration_request_it_once() {
+    let hub = LocalHub::start([listed_pipeline("org/pipeline")
+        .file("lora/model.safetensors", weights(&["x"]))
+        .file("control/model.safetensors", weights(&["y"]))])
+    .unwrap();
+    let report = verify(&hub, "org/pipeline", true).await;
+    assert_eq!(report.sets.len(), 7);
+    assert_no_request_twice(&hub);
+}
+
 /// The components of diffusers have no `model_type`.
 #[tokio::test]
 async fn a_component_that_was_not_compared_says_so() {

@@ -3,12 +3,14 @@
 //! Formulas over the keys of a configuration, such as `num_key_value_heads*(head_dim+v_head_dim)`.
 //!
 //! A formula is a whole-number expression with `+ - * / %`, `== >= <`, `a|b` (`b` if a key of `a` is missing),
-//! `a?b:c` (`b` unless `a` is zero), and these functions:
+//! `a?b:c` (`b` unless `a` is zero), `key@a` (the entry of a list at a place, from 0), `key@-a` (from its
+//! end), and these functions:
 //!
 //! | function | value |
 //! |---|---|
 //! | `min(a,b)` | the smaller number |
 //! | `len(key)` | the length of a list or a text, or the number of entries of an object |
+//! | `sum(key)` | the sum of a list |
 //! | `in(key,a)` | 1 if a list contains a number |
 //! | `count(key,text)` | the number of times that a list contains a text |
 //! | `has(key)` | 1 if a key is present and not `null` |
@@ -480,12 +482,33 @@ impl Evaluator<'_, '_> {
         }
         let is_name = |char: char| char.is_ascii_alphanumeric() || "_.$".contains(char);
         let name = self.take_until(|char| !is_name(char));
+        if self.take("@") {
+            let is_from_end = self.take("-");
+            let place = self.atom();
+            return self.entry(name, place, is_from_end);
+        }
         if !self.take("(") {
             return name.parse().or_else(|_| self.names.number(name));
         }
         let value = self.call(name);
         self.take(")");
         value
+    }
+
+    /// Returns the entry of a list at a place. A list that is too short is like a missing one.
+    fn entry(&self, key: &'static str, place: Number, is_from_end: bool) -> Number {
+        let place = place.ok().and_then(|place| usize::try_from(place).ok());
+        let at = |list: &[u64], place: usize| {
+            let place = if is_from_end { list.len().checked_sub(place)? } else { place };
+            list.get(place).copied()
+        };
+        let entry = match &*self.names.value(key) {
+            Value::Numbers(list) => place.and_then(|place| at(list, place)),
+            _ => None,
+        };
+        let entry = entry.ok_or(FormulaError::MissingKey { key })?;
+        self.names.used.borrow_mut().insert(key, entry);
+        Ok(entry)
     }
 
     fn call(&mut self, function: &'static str) -> Number {
@@ -507,6 +530,10 @@ impl Evaluator<'_, '_> {
             }
             ("len", Value::Numbers(list)) if !list.is_empty() => Ok(list.len() as u64),
             ("len", Value::Texts(list)) => Ok(list.len() as u64),
+            ("sum", Value::Numbers(list)) if !list.is_empty() => {
+                let sum = list.iter().try_fold(0_u64, |sum, number| sum.checked_add(*number));
+                sum.ok_or(FormulaError::InvalidResult { formula: self.formula })
+            }
             ("len", Value::Object(entries)) => Ok(*entries),
             ("is", Value::Texts(list)) => Ok(u64::from(list.concat() == text)),
             ("starts", Value::Texts(list)) => Ok(u64::from(list.concat().starts_with(text))),
@@ -601,6 +628,14 @@ mod tests {
             ("len(none)|4", Some(4)),
             ("len(kinds)*len(object)", Some(12)),
             ("len(invalid)|1", None),
+            ("two*list@1+list@(two-2)", Some(11)),
+            ("list@two|9", Some(9)),
+            ("two*list@-1+list@-two", Some(11)),
+            ("list@-3|list@-(two-2)|9", Some(9)),
+            ("list@(1-two)|kinds@0|none@0|8", Some(8)),
+            ("sum(list)*10+sum(none)|3", Some(3)),
+            ("sum(list)*10", Some(60)),
+            ("sum(kinds)|1", None),
             ("count(kinds,a)*10+count(kinds,c)", Some(20)),
             ("count(none,a)|7", Some(7)),
             ("count(list,a)|7", None),

@@ -477,7 +477,7 @@ mod tests {
                         "{name} {}",
                         entry.path
                     );
-                    let is_symbol = |char: char| "_.$,+-*/%()=<>|~?:".contains(char);
+                    let is_symbol = |char: char| "_.$,+-*/%()=<>|~?:@".contains(char);
                     assert!(
                         entry
                             .formulas

@@ -16,6 +16,7 @@ use crate::results::{
 use crate::steps::{BuiltReport, ConfigFile, ReportBuilder, check_count};
 use hf_meta_format::base::json_object::{JsonObject, parse, standard_json};
 use hf_meta_format::formats::gguf::Gguf;
+use hf_meta_format::formats::safetensors::Safetensors;
 use hf_meta_format::formats::{Format, Formats, Headers, RepoPath, all_tensors, clip};
 
 /// A weight set whose headers have been read, as far as that was possible.
@@ -60,6 +61,9 @@ impl SetCheck {
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
     pub fn other_config_file(&self, configs: &Configs) -> Option<&'static str> {
+        if self.needs_config && self.is_of_mistral() {
+            return Some(Configs::PARAMS);
+        }
         let recipe = rules::recipe_file(configs, &self.assembly.headers);
         recipe.or_else(|| self.assembly.other_config_file(configs))
     }
@@ -72,6 +76,14 @@ impl SetCheck {
     /// Returns whether the set is not in a folder, as a component of a pipeline is.
     fn is_at_root(&self) -> bool {
         self.set.path.segments().count() == 1
+    }
+
+    /// Returns whether the set has a name with which Mistral stores weights next to those of transformers.
+    fn is_of_mistral(&self) -> bool {
+        let name = self.set.path.file_name();
+        let rest = name.as_str().strip_prefix("consolidated");
+        let format = Formats::built_in().find_or_safetensors(&self.set.path).name();
+        format == Safetensors.name() && rest.is_some_and(|rest| rest.starts_with(['.', '-']))
     }
 
     /// Counts the headers, and compares them with the configuration and with the count that the Hub reports, or with
@@ -183,10 +195,12 @@ impl SetCheck {
         is_adapter: bool,
     ) -> ConfigCheck {
         let stored = gguf_config(headers);
-        let json = stored.as_deref().or(config.json.as_deref());
+        let params = config.configs.params.as_deref().filter(|_| self.is_of_mistral());
+        let own = stored.as_deref().or(params);
+        let json = own.or(config.json.as_deref());
         let has_config = self.needs_config || self.is_complete && json.is_some();
         // The configuration next to an adapter may be that of its base model.
-        if !has_config || config.is_of_root || is_adapter {
+        if !has_config || config.is_of_root && params.is_none() || is_adapter {
             return match (self.is_complete, self.needs_config) {
                 (false, _) => ConfigCheck::skipped("a file is missing or invalid"),
                 // An adapter, or a GGUF file of something else than a model.
@@ -200,7 +214,8 @@ impl SetCheck {
             !check.compared || !matches!(found, Finding::MissingOutputEmbedding { .. })
         });
         self.set.findings.splice(..0, found);
-        let recipe = json.map(|json| rules::check_recipe(json, &config.configs, headers));
+        let recipe = json.filter(|_| params.is_none());
+        let recipe = recipe.map(|json| rules::check_recipe(json, &config.configs, headers));
         self.set.findings.extend(recipe.into_iter().flatten());
         check
     }
@@ -265,4 +280,124 @@ fn is_draft(headers: &Headers) -> bool {
             matches!(tensor.shape[..], [to, from] if to > 0 && from > to && from % to == 0);
         name == "fc.weight" && is_projection
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Severity;
+    use hf_meta_format::formats::{Dtype, FileHeader, TensorInfo, TensorTableBuilder, product};
+
+    type Tensors = Vec<(String, Vec<u64>)>;
+
+    fn builder(path: &RepoPath, tensors: &Tensors) -> ReportBuilder {
+        let (mut table, mut end) = (TensorTableBuilder::new(), 0);
+        for (name, shape) in tensors {
+            let start = end;
+            end += 2 * product(shape).unwrap();
+            table.push(name, &TensorInfo::new(Dtype::BF16, shape.clone(), (start, end)));
+        }
+        let mut builder = ReportBuilder::new_single(true);
+        builder.add(path.clone(), FileHeader::new(table.finish().unwrap(), 0..0));
+        builder
+    }
+
+    fn path(name: &str) -> RepoPath {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn peft_saves_the_names_of_its_wrapper_in_files_of_one_name() {
+        let cases = [
+            ("adapter_model.safetensors", "base_model.model.q_proj.lora_A.weight", true),
+            ("folder/adapter_model.safetensors", "base_model.model.q_proj.lora_A.weight", true),
+            // kohya, diffusers and ComfyUI.
+            (
+                "adapter_model.safetensors",
+                "lora_unet_down_blocks_0_proj_in.lora_down.weight",
+                false,
+            ),
+            ("adapter_model.safetensors", "unet.down_blocks.0.proj_in.lora.down.weight", false),
+            ("adapter_model.safetensors", "diffusion_model.blocks.0.q.lora_A.weight", false),
+            ("lora.safetensors", "base_model.model.q_proj.lora_A.weight", false),
+        ];
+        for (file, tensor, expected) in cases {
+            let file = path(file);
+            let builder = builder(&file, &vec![(tensor.to_owned(), vec![4, 8])]);
+            assert_eq!(is_written_by_peft(&file, &builder.headers), expected, "{file} {tensor}");
+        }
+    }
+
+    const PARAMS: &str = r#"{"dim":32,"n_layers":3,"head_dim":8,"hidden_dim":48,"n_heads":4,"n_kv_heads":2,"vocab_size":100}"#;
+
+    fn of_mistral() -> Tensors {
+        let layer = [
+            ("attention.wq", vec![32, 32]),
+            ("attention.wk", vec![16, 32]),
+            ("attention.wv", vec![16, 32]),
+            ("attention.wo", vec![32, 32]),
+            ("feed_forward.w1", vec![48, 32]),
+            ("feed_forward.w2", vec![32, 48]),
+            ("feed_forward.w3", vec![48, 32]),
+            ("attention_norm", vec![32]),
+            ("ffn_norm", vec![32]),
+        ];
+        let layers = (0..3).flat_map(|number| {
+            layer.clone().map(|(name, shape)| (format!("layers.{number}.{name}.weight"), shape))
+        });
+        let others =
+            [("tok_embeddings", vec![100, 32]), ("norm", vec![32]), ("output", vec![100, 32])];
+        layers.chain(others.map(|(name, shape)| (format!("{name}.weight"), shape))).collect()
+    }
+
+    /// Returns the errors about weights of Mistral, and whether they were compared.
+    fn verify(file: &str, tensors: &Tensors, params: &str) -> (Vec<String>, bool) {
+        let file = path(file);
+        let files = [file.clone()];
+        let check =
+            SetCheck::new(file.clone(), 1, builder(&file, tensors), &files, &[], Vec::new(), true);
+        // The configuration of the same model for transformers.
+        let mut config = ConfigFile::from_json(br#"{"model_type":"mistral"}"#.to_vec());
+        if check.other_config_file(&config.configs) == Some(Configs::PARAMS) {
+            config.add_file(Configs::PARAMS, params.as_bytes());
+        }
+        let report = check.finish(&config, Ok(None));
+        let found = report.findings();
+        let found = found.iter().filter(|finding| finding.severity() == Severity::Error);
+        (found.map(ToString::to_string).collect(), report.sets[0].config_check.compared)
+    }
+
+    #[test]
+    fn weights_of_mistral_are_compared_with_its_own_configuration() {
+        const FILE: &str = "consolidated.safetensors";
+
+        let (found, is_compared) = verify(FILE, &of_mistral(), PARAMS);
+        assert!(found.is_empty() && is_compared, "{found:?}");
+        let edited = |edit: &dyn Fn(&mut Tensors)| {
+            let mut tensors = of_mistral();
+            edit(&mut tensors);
+            verify(FILE, &tensors, PARAMS).0.join("; ")
+        };
+        let found = edited(&|tensors| tensors.retain(|(name, _)| !name.starts_with("layers.2.")));
+        assert!(found.contains("layer 2") && found.contains("n_layers"), "{found}");
+        let found = edited(&|tensors| tensors.retain(|(name, _)| name != "norm.weight"));
+        assert!(found.contains("`norm`"), "{found}");
+        let found = edited(&|tensors| tensors[1].1[0] = 32);
+        assert!(found.contains("n_kv_heads") && found.contains("attention.wk"), "{found}");
+        // The experts of a mixture have other names.
+        let moe = PARAMS.replace('}', r#","moe":{"num_experts":2,"num_experts_per_tok":1}}"#);
+        let mut experts = of_mistral();
+        experts.retain(|(name, _)| !name.contains("feed_forward"));
+        assert_eq!(verify(FILE, &experts, &moe).0, Vec::<String>::new());
+        // An embedding is the output, too.
+        let tied = PARAMS.replace('}', r#","tied_embeddings":true}"#);
+        let mut shared = of_mistral();
+        shared.retain(|(name, _)| name != "output.weight");
+        assert_eq!(verify(FILE, &shared, &tied).0, Vec::<String>::new());
+        assert!(!verify(FILE, &shared, PARAMS).0.is_empty());
+        // Other names, and another file: nothing is certain.
+        let others: Tensors =
+            of_mistral().into_iter().map(|(name, shape)| (format!("x.{name}"), shape)).collect();
+        assert_eq!(verify("consolidated_ema.safetensors", &others, PARAMS).0, Vec::<String>::new());
+    }
 }

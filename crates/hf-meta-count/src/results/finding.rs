@@ -562,7 +562,7 @@ mismatches! {
     /// No name is one of the architecture that the configuration states, so that transformers loads nothing.
     Error OtherNames "the names, such as {module}, are not those of `{expected}` (`{key}`): transformers loads none of them";
     /// All names have a prefix that transformers does not expect, so that it loads nothing.
-    Error OtherPrefix "names begin with {module}, but transformers expects {expected}, and loads none of them";
+    Error OtherPrefix "names begin with {module}, but the loader expects {expected}, and loads none of them";
     /// A model class that assigns labels has no tensor with as many rows as there are labels.
     Error MissingHead "no tensor has the {expected} rows of the head of {module} (`{key}`)";
     /// A model class has a head, and all tensors are those of its base model.

@@ -5,39 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::MismatchKind;
 use super::config::{ModelCheck, wrong_side};
 use super::stored_modules::{is_expert, is_feed_forward, parent};
+use crate::architectures::architecture::text_of;
 use crate::architectures::layout::{Group, GroupRule, LayoutEntry, Place};
 use crate::count::name_pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
 use crate::results::text::counted;
 use hf_meta_format::base::sort::Ordered;
-
-/// The parts that model classes leave out, by the ends of their names.
-const LEFT_OUT: [(&str, &[&str]); 4] = [
-    // The first class is the text encoder of many pipelines.
-    (
-        "decoder",
-        &[
-            "EncoderModel",
-            "ForTokenClassification",
-            "ForAudioClassification",
-            "FunnelBaseModel",
-            "FunnelForMultipleChoice",
-            "FunnelForSequenceClassification",
-        ],
-    ),
-    (
-        "language_model",
-        &[
-            "ForImageTextRetrieval",
-            "ModelWithProjection",
-            "InstructBlipModel",
-            "InstructBlipVideoModel",
-        ],
-    ),
-    ("text_encoder", &["ForSpeechToSpeech", "ForSpeechToText"]),
-    // The vision tower alone.
-    ("text_model", &["ForImageClassification"]),
-];
 
 impl ModelCheck<'_, '_, '_> {
     /// Returns the modules that the configuration or their group implies, and that are not stored, with their places.
@@ -108,11 +81,8 @@ impl ModelCheck<'_, '_, '_> {
     pub(super) fn is_replaced(&self, entry: usize) -> bool {
         let entry = &self.layout.entries[entry];
         let is_class = |end: &str| self.class.ends_with(end);
-        let first = entry.path.split('.').next();
-        let is_left_out = LEFT_OUT
-            .iter()
-            .any(|(part, ends)| first == Some(*part) && ends.iter().any(|end| is_class(end)))
-            || match first {
+        let is_left_out = self.is_left_out(&entry.path)
+            || match entry.path.split('.').next() {
                 // `BartForCausalLM` is the decoder alone.
                 Some("encoder") => is_class("ForCausalLM") && self.layout.has_root("decoder"),
                 Some("pooler") => !is_class("Model"),
@@ -141,6 +111,15 @@ impl ModelCheck<'_, '_, '_> {
             }
             _ => false,
         }
+    }
+
+    /// Returns whether the model class has no module with a path, although the layout, which is that of another class, has.
+    fn is_left_out(&self, path: &str) -> bool {
+        let is_in = |part: &str| {
+            path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let mut parts = self.class.names.iter().filter_map(|name| text_of("lacks", name));
+        parts.any(|parts| parts.split('|').any(is_in))
     }
 
     /// Returns whether another tensor replaces a module at a place: experts under other names, or a packed module.

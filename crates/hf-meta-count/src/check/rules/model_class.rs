@@ -66,8 +66,12 @@ fn stated_architecture(object: &JsonObject<'_>) -> Option<(String, &'static str)
     if let Some(class) = object.get::<String>(CLASS) {
         return Some((format!("diffusers:{class}"), CLASS));
     }
-    // The modules of sentence-transformers do not state their class.
     let has = |key: &str| object.number(key).is_some();
+    // Neither does `params.json` of Mistral (`TransformerArgs` in `mistral_inference/args.py`).
+    if ["dim", "n_layers", "n_heads", "head_dim"].into_iter().all(has) {
+        return Some(("mistral-inference:Transformer".to_owned(), "n_layers"));
+    }
+    // The modules of sentence-transformers do not state their class.
     let (class, key) = match object.len() {
         1 if has("dimension") => ("LayerNorm", "dimension"),
         _ if has("in_features") && has("out_features") => ("Dense", "in_features"),
@@ -158,7 +162,7 @@ impl<'a> ModelClass<'a> {
             }
             return others();
         }
-        let wrong_prefix = stored.wrong_prefix(layout, is_by_transformers);
+        let wrong_prefix = stored.wrong_prefix(layout, is_by_transformers, is_mlx);
         if let Some(kind) = wrong_prefix {
             found.add_prefix(kind, &stored.prefix, KEY, layout.prefix);
         }

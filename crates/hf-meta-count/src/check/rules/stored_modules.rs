@@ -119,7 +119,7 @@ pub(super) struct StoredModules<'h> {
 impl<'h> StoredModules<'h> {
     pub(super) fn new(layout: &ModelLayout<'_>, headers: &'h Headers) -> Self {
         let tensors = || loaded_tensors(headers);
-        let prefix = prefix(layout, tensors().map(|(name, _)| name));
+        let prefix = prefix(layout, || tensors().map(|(name, _)| name));
         let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
         let count = layout.entries.len();
         let mut stored = Self {
@@ -233,14 +233,17 @@ impl<'h> StoredModules<'h> {
         &self,
         layout: &ModelLayout<'_>,
         is_by_transformers: bool,
+        is_mlx: bool,
     ) -> Option<MismatchKind> {
         let prefix = self.prefix.as_str();
         let spare = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
         let is_segment = spare == prefix && spare.matches('.').count() == 1 || spare == "model.";
         let is_wrapper = ["module.", "_orig_mod."].contains(&spare);
         let is_wrong = !spare.is_empty() && (is_wrapper || !is_segment);
-        let kind =
-            if is_by_transformers { MismatchKind::OtherPrefix } else { MismatchKind::WrappedNames };
+        // MLX refuses names that the model does not have (`load_weights` in `mlx/nn/layers/base.py`, 0.32). Its packages add
+        // one separate segment at most.
+        let is_refused = is_by_transformers || is_mlx && spare.matches('.').count() > 1;
+        let kind = if is_refused { MismatchKind::OtherPrefix } else { MismatchKind::WrappedNames };
         is_wrong.then_some(kind)
     }
 
@@ -262,12 +265,15 @@ impl<'h> StoredModules<'h> {
 }
 
 /// Returns the prefix of a model: the one before most names of its layout.
-fn prefix<'h>(layout: &ModelLayout<'_>, names: impl Iterator<Item = &'h str>) -> &'h str {
+fn prefix<'h, N>(layout: &ModelLayout<'_>, names: impl Fn() -> N) -> &'h str
+where
+    N: Iterator<Item = &'h str>,
+{
     /// The maximum number of prefixes, because each file could have others.
     const MAX_PREFIXES: usize = 64;
 
     let mut found = BTreeMap::<&str, BTreeSet<usize>>::new();
-    for name in names {
+    for name in names() {
         let dots = name.match_indices('.').map(|(dot, _)| dot + 1);
         for start in std::iter::once(0).chain(dots.take(8)) {
             let (prefix, inside) = name.split_at(start);
@@ -284,7 +290,14 @@ fn prefix<'h>(layout: &ModelLayout<'_>, names: impl Iterator<Item = &'h str>) ->
     let best = found.into_iter().max_by_key(|(prefix, entries)| {
         (entries.len(), *prefix == layout.prefix, usize::MAX - prefix.len())
     });
-    best.map_or(layout.prefix, |(prefix, _)| prefix)
+    let Some((prefix, entries)) = best else { return layout.prefix };
+    if [layout.prefix, ""].contains(&prefix) {
+        return prefix;
+    }
+    // A part may have a list of the same name, whereas the loader renames all others.
+    let renamed = names().filter_map(|name| Found::renamed(layout, &layout.renames.apply(name)));
+    let renamed: BTreeSet<_> = renamed.map(|found| found.entry).collect();
+    if renamed.len() > 2 * entries.len() { layout.prefix } else { prefix }
 }
 
 /// Returns whether a weight tensor has the shape of its weights. bitsandbytes packs into columns, and quantizers may

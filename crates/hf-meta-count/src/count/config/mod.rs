@@ -43,6 +43,8 @@ pub struct Configs {
     /// The content of `quantize_config.json` or `hf_quant_config.json`, if `config.json` does not describe the
     /// quantization.
     pub(crate) recipe: Option<Box<[u8]>>,
+    /// The content of `params.json`, with which Mistral describes the weights in `consolidated.safetensors`.
+    pub(crate) params: Option<Box<[u8]>>,
 }
 
 /// The file in which AutoGPTQ described the quantization before `config.json` did. Of all formats with such a file,
@@ -63,7 +65,7 @@ impl Configs {
     pub const DEFAULT_LIMIT: u64 = 10_000_000;
 
     /// The configuration file of Mistral's own format.
-    pub(super) const PARAMS: &str = "params.json";
+    pub(crate) const PARAMS: &str = "params.json";
 
     /// Parses the contents of `config.json`.
     ///
@@ -119,6 +121,7 @@ impl Configs {
             return Ok(());
         }
         let found = if name == Self::PARAMS {
+            self.params = Some(json.into());
             Self::from_config_json(json)?
         } else {
             let file: JsonObject<'_> = parse(json)?;

@@ -111,6 +111,7 @@ impl Attempt<'_> {
         let (layout, weights) = (self.parts.layout, self.parts.weights);
         let Some(mut ranges) = self.stated_sides() else { return found };
         if self.restrict(&mut ranges, layout.weights(), weights).is_none() {
+            self.restrict_by_groups(&mut ranges);
             return self.differ(layout.weights(), weights, &ranges).into_iter().collect();
         }
         let groups = layout.groups.zip(self.group);
@@ -143,6 +144,17 @@ impl Attempt<'_> {
         let mut seen = HashSet::new();
         found.retain(|found| seen.insert((found.part.clone(), mem::discriminant(&found.kind))));
         found
+    }
+
+    /// Derives the inputs from the groups of the other parts: no number of inputs has the packed length of the weights.
+    fn restrict_by_groups(&self, ranges: &mut Ranges) {
+        let grouping = self.parts.layout.groups.filter(|grouping| !grouping.rounds_up);
+        let Some((grouping, group)) = grouping.zip(self.group) else { return };
+        let stored = self.parts.all().skip(1).filter_map(|(part, stored)| Some((part, stored?)));
+        for (part, stored) in stored {
+            self.restrict(ranges, part, stored);
+        }
+        ranges.relate_groups(grouping, group);
     }
 
     /// Returns the name of a missing part. Stacked experts list the names of each part in the order of the weights.

@@ -194,7 +194,8 @@ impl Ranges {
         sides.is_none_or(|(side, groups)| grouping.allows(side, groups)).then_some(())
     }
 
-    fn relate_groups(&mut self, grouping: Grouping, group: u64) -> Option<()> {
+    /// Restricts groups, and the side that is divided into them, by each other.
+    pub(super) fn relate_groups(&mut self, grouping: Grouping, group: u64) -> Option<()> {
         let groups = self.get(Side::Groups);
         if !groups.is_bounded() {
             // A stated group size needs groups.
