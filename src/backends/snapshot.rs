@@ -17,6 +17,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use futures::future::{FutureExt, ready};
+use hf_meta_format::formats::RepoPath;
+use hf_meta_format::formats::weight_sets::{ListedFile, WeightSet};
 use hf_meta_inspect::{Listing, RangeBytes};
 use serde::Deserialize;
 use tokio::fs;
@@ -26,8 +28,6 @@ use super::{HubRepo, Origin, store};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::cache::HeaderBytes;
 use crate::error::{Error, HubCacheMiss, shared};
-use crate::formats::RepoPath;
-use crate::formats::weight_sets::{ListedFile, WeightSet};
 use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The maximum size of a file in `refs`, in bytes. A commit has 40 digits.

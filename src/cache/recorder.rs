@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex};
 
+use hf_meta_format::formats::RepoPath;
+use hf_meta_format::formats::weight_sets::ListedFile;
 use hf_meta_inspect::RangeBytes;
 use tokio::task::JoinHandle;
 
 use super::header_bytes::{CachedFile, CachedHeaders, Deflated, HeaderBytes, encode_listing};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::base::lock;
-use crate::formats::RepoPath;
-use crate::formats::weight_sets::ListedFile;
 use crate::hub::{CommitSha, RepoId};
 
 /// The maximum number of bytes to cache per commit, before compression. The largest known set of weights has 120 MB

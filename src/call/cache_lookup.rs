@@ -1,6 +1,9 @@
 //! The cache entries that may serve a call: the stored bytes of a commit that this reader may read.
 
 use futures::future::join_all;
+use hf_meta_count::steps::Target;
+use hf_meta_format::formats::safetensors::{Safetensors, WEIGHTS_NAME};
+use hf_meta_format::formats::{Format, Formats, RepoPath, chain};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -14,10 +17,7 @@ use crate::cache::{
     HeaderCache, decode,
 };
 use crate::error::{Error, ErrorKind};
-use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
-use crate::formats::{Format, Formats, RepoPath, chain};
 use crate::hub::CommitSha;
-use crate::steps::Target;
 
 /// The entries of the cache that may serve one call, and those that the call may fill.
 ///

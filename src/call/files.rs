@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, TryFutureExt};
+use hf_meta_format::formats::weight_sets::WeightSet;
+use hf_meta_format::formats::{FileHeader, RepoPath, chain};
 use hf_meta_inspect::{Files, HeldMemory, Listing, Loaded, OpenIndex, Part, Work};
 use tokio::time::timeout;
 
@@ -15,8 +17,6 @@ use crate::base::budget::CallBudget;
 use crate::base::{Callback, OnHeader, OnProgress, Progress};
 use crate::cache::{HeaderBytes, Recorder, Recording};
 use crate::error::Error;
-use crate::formats::weight_sets::WeightSet;
-use crate::formats::{FileHeader, RepoPath, chain};
 use crate::hub::{CommitSha, HubReportedCount, RepoId};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for

@@ -13,6 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use hf_meta_count::results::VerifyReport;
+use hf_meta_count::results::{CountReport, FetchStats, SafetensorsParseFromRepo, Weights};
+use hf_meta_count::steps::Target;
+use hf_meta_format::formats::weight_sets::{WeightSet, is_shard_pattern};
+use hf_meta_format::formats::{Formats, RepoPath};
 use hf_meta_inspect::{Call, Files, Inspected, Settings};
 use percent_encoding::percent_decode_str;
 use url::Url;
@@ -24,12 +29,7 @@ pub(crate) use self::options::ReadOptions;
 use crate::base::meter::CallMeter;
 use crate::cache::{CachedRefAge, HeaderBytes};
 use crate::error::{Error, ErrorKind};
-use crate::formats::weight_sets::{WeightSet, is_shard_pattern};
-use crate::formats::{Formats, RepoPath};
 use crate::hub::HubReportedCount;
-use crate::results::VerifyReport;
-use crate::results::{CountReport, FetchStats, SafetensorsParseFromRepo, Weights};
-use crate::steps::Target;
 
 /// One call of a model.
 #[derive(Debug)]

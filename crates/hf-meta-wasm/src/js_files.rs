@@ -12,6 +12,7 @@ use hf_meta_format::{CommitSha, RepoId, RepoPath};
 use hf_meta_inspect::{BoxFuture, Error, ErrorKind, Files, Listing, Loaded, Part, shared};
 use wasm_bindgen::prelude::*;
 
+use super::json::json;
 use super::options::Options;
 
 #[wasm_bindgen]
@@ -138,7 +139,7 @@ impl JsFiles {
             error => error.to_string(),
         };
         let sets = match error {
-            Error::SeveralSets { sets, .. } => Some(super::json(sets)),
+            Error::SeveralSets { sets, .. } => Some(json(sets)),
             _ => None,
         };
         self.0.reader.failure(error.code(), &message, sets)
