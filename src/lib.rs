@@ -126,7 +126,7 @@ mod error;
 mod http;
 mod hub;
 
-pub use hf_meta_count::memory::{Memory, MemoryOptions};
+pub use hf_meta_count::memory::MemoryOptions;
 pub use hf_meta_count::results::{Finding, Severity};
 pub use hf_meta_count::{
     CountReport, CountSummary, Diff, FetchStats, ParameterCount, Plan, SafetensorsFile,
@@ -134,8 +134,8 @@ pub use hf_meta_count::{
 };
 pub use hf_meta_format::formats::weight_sets::ListedFile;
 pub use hf_meta_format::{
-    CommitSha, Dtype, IdError, RepoId, RepoKind, RepoPath, Revision, SafetensorsFileHeader,
-    SafetensorsIndexJson, SourceError, TensorInfo, UnsupportedWeights, WeightSet,
+    CommitSha, Dtype, RepoId, RepoPath, Revision, SafetensorsFileHeader, SafetensorsIndexJson,
+    SourceError, TensorInfo, UnsupportedWeights, WeightSet,
 };
 pub use hf_meta_inspect::{
     Error, ErrorKind, HttpError, HttpErrorKind, HubCacheMiss, HubError, QuantizationNotFound,
@@ -164,7 +164,7 @@ pub mod internal {
 }
 
 /// Types from other crates that appear in this crate's public API.
-pub use {bytes::Bytes, futures::future::BoxFuture, serde_json::Value, url::Url};
+pub use {futures::future::BoxFuture, url::Url};
 
 /// The HTTP library used by [`ClientBuilder::reqwest_hook`].
 #[cfg(feature = "reqwest-hook")]

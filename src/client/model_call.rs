@@ -17,7 +17,7 @@ use super::model::Model;
 use crate::backends::{Origin, StoreFolder, WebFolder, local_folder};
 use crate::base::budget::CallBudget;
 use crate::base::meter::CallMeter;
-use crate::call::{CacheLookup, CallFiles, ModelCall, file_of, on_disk};
+use crate::call::{CacheLookup, CallFiles, ModelCall, file_of, on_disk, part_of_repo, probe_path};
 use crate::error::{Error, ErrorKind};
 use crate::hub::Source;
 
@@ -141,10 +141,12 @@ impl Model {
             }
         };
         let options = &self.options;
-        let cache = client.header_cache.as_ref();
-        let cache = CacheLookup::new(cache, &origin, &target, &formats, options, &budget);
+        let cache = client.header_cache.as_ref().and_then(|cache| {
+            let (part, probe) = (part_of_repo(&target, &formats, options), probe_path(&target));
+            CacheLookup::new(cache, options.cache_mode, &origin, &part, probe, &budget)
+        });
         let (on_progress, on_header) = (self.on_progress.clone(), self.on_header.clone());
-        let files = CallFiles::new(origin, budget, on_progress, on_header);
+        let files = CallFiles::new(origin, on_progress, on_header);
         let known_files = options.known_files.as_ref().map(|paths| {
             let files = paths.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
             Arc::new(files.collect())
@@ -162,7 +164,7 @@ impl Model {
             keep_headers: false,
             read_all_shards: false,
         };
-        Ok(ModelCall { settings, files, cache, meter, started: std::time::Instant::now() })
+        Ok(ModelCall { settings, files, budget, cache, meter, started: std::time::Instant::now() })
     }
 }
 

@@ -192,7 +192,7 @@ impl Files for JsFiles {
             let read = self.0.reader.read(path.as_str(), range.start, range.end).await;
             let part = read.map_err(|failure| self.error(failure, Some((path, None))))?;
             let (bytes, file_size) = (part.bytes(), part.size());
-            Ok(Part { bytes, file_size, commit: self.0.commit.clone() })
+            Ok(Part { bytes, file_size, commit: self.0.commit.clone(), sha256: None })
         })
     }
 
