@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ListedFile;
+use super::listed_file::ListedFile;
 use super::name::{SERIES, ShardNumber, Sharding, WeightsName};
 use super::set::WeightSet;
 use crate::base::sort::sort_by;

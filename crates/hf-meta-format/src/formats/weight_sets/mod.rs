@@ -1,15 +1,15 @@
 //! Finds the sets of weights in a repository or a folder by file names alone.
 
 mod group;
+mod listed_file;
 mod name;
 mod other_formats;
 mod set;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
-
 use self::group::{join_series, with_their_indexes};
+use self::listed_file::is_below;
 use self::name::{Location, Sharding, WeightsName};
 use self::other_formats::{count_unsupported, unsupported_format};
 use self::set::Checkpoint;
@@ -17,27 +17,12 @@ use crate::base::sort::Ordered;
 use crate::formats::path::split_folder;
 use crate::formats::{Formats, RepoPath, WeightsKind};
 
+pub use self::listed_file::ListedFile;
 pub use self::name::{is_shard_pattern, numbered_shards, shard_number};
 pub use self::other_formats::{SPLIT_FILE, UnsupportedWeights, is_part_of_file};
 pub use self::set::{IncompleteShards, WeightSet};
 #[doc(hidden)]
 pub use crate::formats::NumberedName;
-
-/// A file in a listing.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct ListedFile {
-    /// The path in the repository or folder.
-    pub path: RepoPath,
-    /// The size in bytes.
-    pub size: u64,
-}
-
-impl ListedFile {
-    /// Returns whether the file is below a folder. `None` is the root folder.
-    pub fn is_below(&self, folder: Option<&RepoPath>) -> bool {
-        folder.is_none_or(|folder| is_below(self.path.as_str(), folder.as_str()))
-    }
-}
 
 /// The sets of weights in a list of files.
 ///
@@ -388,11 +373,6 @@ fn numbered_stem(path: &RepoPath) -> Option<(&str, &str)> {
     let (start, extension) = path.as_str().rsplit_once('.')?;
     let stem = start.trim_end_matches(|digit: char| digit.is_ascii_digit());
     (stem.len() < start.len() && !stem.ends_with("-of-")).then_some((stem, extension))
-}
-
-/// Returns whether a path is below a folder.
-fn is_below(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ListedFile;
+use super::listed_file::ListedFile;
 use crate::formats::RepoPath;
 use crate::formats::path::split_folder;
 use crate::formats::pytorch::OtherFile;

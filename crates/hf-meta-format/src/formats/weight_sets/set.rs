@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use thiserror::Error;
 
-use super::ListedFile;
+use super::listed_file::ListedFile;
 use super::name::{LORA, Location, SERIES, ShardNumber, Sharding, WeightsName};
 use crate::base::sort::Ordered;
 use crate::formats::gguf::Gguf;
