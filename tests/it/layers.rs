@@ -19,6 +19,8 @@ struct Sources {
     exports: BTreeMap<Segments, Vec<(String, Segments)>>,
     /// The paths in the code of each module.
     paths: BTreeMap<Segments, Vec<Segments>>,
+    /// The names of the items that `lib.rs` defines.
+    items: BTreeSet<String>,
 }
 
 impl Sources {
@@ -73,6 +75,15 @@ impl Sources {
         let inline = words.filter(|word| {
             ["crate::", "super::", "self::"].iter().any(|start| word.starts_with(start))
         });
+        if module.is_empty() {
+            let lines = rest.lines().map(|line| line.trim_start_matches("pub "));
+            let items = lines.filter_map(|line| {
+                let (kind, name) = line.trim_start_matches("async ").split_once(' ')?;
+                let is_item = ["const", "enum", "fn", "static", "struct", "trait", "type"];
+                is_item.contains(&kind).then(|| name.split(|c| !is_part(c)).next().unwrap())
+            });
+            self.items = items.map(str::to_owned).collect();
+        }
         let segments = |word: &str| word.split("::").map(str::to_owned).collect::<Segments>();
         paths.extend(inline.filter_map(|word| absolute(&module, &segments(word))));
         self.files.insert(module.clone(), name.to_owned());
@@ -80,8 +91,8 @@ impl Sources {
         self.paths.insert(module, paths);
     }
 
-    /// Returns the file with the definition that a path leads to. Exports are followed, and lead out of the crate if they
-    /// name no module of it.
+    /// Returns the file with the definition that a path leads to. Exports are followed. A name in `lib.rs` that it does not
+    /// define is a macro or from another crate.
     fn definition(&self, path: &[String], depth: usize) -> Option<&str> {
         let is_module = |length: &usize| self.files.contains_key(&path[..*length]);
         let length = (0..=path.len()).rev().find(is_module)?;
@@ -90,7 +101,8 @@ impl Sources {
         let exported = rest.first().and_then(|item| exports.iter().find(|(name, _)| name == item));
         match exported.filter(|_| depth < 10) {
             Some((_, target)) => self.definition(&[target, &rest[1..]].concat(), depth + 1),
-            None => Some(&*self.files[module]).filter(|_| length > 0 || depth == 0),
+            None if length == 0 && !self.items.contains(rest.first()?) => None,
+            None => Some(&*self.files[module]),
         }
     }
 
