@@ -53,7 +53,7 @@ pub(crate) struct ModelCall {
     pub(crate) started: Instant,
 }
 
-/// The result of [`Model::count_and_record`](crate::Model::count_and_record).
+/// The result of [`count_and_record`](crate::internal::count_and_record).
 pub(crate) type RecordedCount = (Result<CountReport, Error>, Option<RepoPath>, Option<HeaderBytes>);
 
 /// A result, and the age of the cached branch that was used without asking its server.
