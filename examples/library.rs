@@ -5,17 +5,17 @@
 use std::io::{self, Write};
 
 use futures::stream::{self, StreamExt};
-use hf_meta::formats::chain;
-use hf_meta::{Client, ResultOrder};
+use hf_meta::Client;
+use hf_meta_format::formats::chain;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::from_env()?;
-    let repos = stream::iter(std::env::args().skip(1));
-    let mut reads = client.run_many(repos, 32, ResultOrder::Input, |client, repo| async move {
-        let parsed = client.model(&repo).parse_safetensors_metadata().await;
-        (repo, parsed)
+    let reads = std::env::args().skip(1).map(|repo| {
+        let call = client.model(&repo).parse_safetensors_metadata();
+        async move { (repo, call.await) }
     });
+    let mut reads = stream::iter(reads).buffered(32);
     while let Some((repo, parsed)) = reads.next().await {
         match parsed {
             Ok(parsed) => {

@@ -4,10 +4,10 @@
 
 use std::{collections::BTreeMap, io, io::Write, ops::Range};
 
-use hf_meta::formats::{
+use hf_meta::{Client, RepoPath, Source, TensorInfo, Tree};
+use hf_meta_format::formats::{
     FileHeader, Format, HeaderError, HeaderErrorKind, HeaderParser, Step, TensorTableBuilder,
 };
-use hf_meta::{Client, RepoPath, Source, TensorInfo, Tree};
 
 /// Magic bytes and version.
 const START: &[u8; 8] = b"TSAFE\0\0\x01";

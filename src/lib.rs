@@ -32,8 +32,8 @@
 //! | read all headers of a checkpoint | [`Model::parse_safetensors_metadata`] |
 //! | read any format: safetensors, GGUF, PyTorch or a custom format | [`Model::inspect`] |
 //! | count parameters without keeping headers in memory | [`Model::count`] |
-//! | validate files and the index | [`Model::verify`]; all weight sets: [`Model::all_sets`] |
-//! | compute the memory of weights and cache | [`Model::memory`] |
+//! | validate files and the index | [`Model::verify`]; all weight sets: [`Verify::all_sets`] |
+//! | compute the memory of weights and cache | [`Count::memory`] |
 //! | list the weight sets in a repository | [`Model::weight_sets`] |
 //! | compare two results | [`Diff`] |
 //! | group tensors by module | [`Tree`] |
@@ -46,7 +46,8 @@
 //! | call from synchronous code | [`block_on`] |
 //! | read the JSON of a result | [`CountSummary`] |
 //! | cache headers across calls | [`DiskCache`], [`MemoryCache`], or your own [`Cache`] |
-//! | parse headers from other storage, without I/O | [`SafetensorsFileHeader`], [`formats`] and [`count`] |
+//! | read many repositories | [the library guide](docs::library#many-repositories) |
+//! | parse headers from other storage, without I/O | [`SafetensorsFileHeader`], [`hf_meta_format`] and [`hf_meta_count`] |
 //!
 //! # Errors
 //!
@@ -78,7 +79,6 @@
 //! | `rustls-aws-lc` (default) | TLS with `aws-lc-rs` |
 //! | `rustls-no-provider` | TLS with the `rustls` provider that your program installs, such as `ring` |
 //! | `reqwest-hook` | access to `reqwest` settings that [`ClientBuilder`] does not expose |
-//! | `internal` | items for the census and the service, which may change in any release |
 //!
 //! When a process opens its first connection, `aws-lc-sys` collects its own entropy, which takes 35 to 50 ms of CPU time.
 //! Build your program with `AWS_LC_SYS_NO_JITTER_ENTROPY=1` to use random numbers of the operating system alone.
@@ -94,8 +94,8 @@
 //!
 //! | crate | content |
 //! |---|---|
-//! | `hf-meta-format` | [`formats`]: containers, dtypes, tensor tables, indexes and weight sets |
-//! | `hf-meta-count` | [`count`], [`check`], [`memory`] and [`results`] |
+//! | `hf-meta-format` | [`formats`](hf_meta_format::formats): containers, dtypes, tensor tables, indexes and weight sets |
+//! | `hf-meta-count` | parameters, memory and [`results`](hf_meta_count::results) of headers, without I/O |
 //! | `hf-meta-inspect` | one call, for any transport |
 //! | `hf-meta-cli` | the `hf-meta` command |
 //! | `hf-meta-badge` | badges as SVG and as shields.io JSON |
@@ -115,8 +115,6 @@
 //! [Performance](docs::speed) · [Glossary](docs::glossary) · [Architecture](docs::architecture)
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Calls contain everything that the census and the service need, whether it can be reached or not.
-#![cfg_attr(not(feature = "internal"), allow(dead_code, unreachable_pub, unused_imports))]
 
 mod backends;
 mod base;
@@ -128,15 +126,20 @@ mod error;
 mod http;
 mod hub;
 
+pub use hf_meta_count::memory::MemoryOptions;
+pub use hf_meta_count::results::{Finding, Severity};
 pub use hf_meta_count::{
     CountReport, CountSummary, Diff, FetchStats, ParameterCount, Plan, SafetensorsFile,
-    SafetensorsParseFromRepo, SafetensorsShards, Tree, VerifyReport, WeightFiles, Weights, check,
-    count, memory, results, steps,
+    SafetensorsParseFromRepo, SafetensorsShards, Tree, VerifyReport, WeightFiles, Weights,
 };
+pub use hf_meta_format::formats::weight_sets::ListedFile;
 pub use hf_meta_format::{
-    CommitSha, Dtype, IdError, RepoId, RepoKind, RepoPath, Revision, SafetensorsFileHeader,
-    SafetensorsIndexJson, SourceError, TensorInfo, UnsupportedWeights, WeightSet, formats,
-    metadata,
+    CommitSha, Dtype, RepoId, RepoPath, Revision, SafetensorsFileHeader, SafetensorsIndexJson,
+    SourceError, TensorInfo, UnsupportedWeights, WeightSet,
+};
+pub use hf_meta_inspect::{
+    Error, ErrorKind, HttpError, HttpErrorKind, HubCacheMiss, HubError, QuantizationNotFound,
+    RangeBytes,
 };
 
 pub use self::{
@@ -145,23 +148,23 @@ pub use self::{
     base::budget::{Budget, Demand, LargeCallLimit},
     base::meter::{CallMeter, ClientStats},
     cache::{Cache, CacheKey, CacheMode, DiskCache, DiskUsage, MemoryCache},
-    client::{Client, ClientBuilder, Model, ResultOrder, block_on, environment_token},
+    client::{Client, ClientBuilder, Count, Inspect, Model, Verify, block_on},
     http::{AddressPolicy, RetryPolicy},
     hub::{Endpoint, EndpointError, HubReportedCount, Source},
 };
 
-pub use hf_meta_inspect::{
-    Error, ErrorKind, HttpError, HttpErrorKind, HubCacheMiss, HubError, QuantizationNotFound,
-    RangeBytes,
-};
-
-#[cfg(feature = "internal")]
-pub use self::cache::{HeaderBytes, HeaderFile};
+/// Used by the crates of this project. It may change in any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::base::environment::environment_token;
+    pub use crate::cache::{HeaderBytes, HeaderFile};
+    pub use crate::client::internal::{
+        api_page, count_and_record, loaded_with, quota_share, recount,
+    };
+}
 
 /// Types from other crates that appear in this crate's public API.
-pub use {
-    bytes::Bytes, futures::future::BoxFuture, futures::stream::Stream, serde_json::Value, url::Url,
-};
+pub use {futures::future::BoxFuture, url::Url};
 
 /// The HTTP library used by [`ClientBuilder::reqwest_hook`].
 #[cfg(feature = "reqwest-hook")]

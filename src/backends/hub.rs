@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use futures::future::{BoxFuture, FutureExt};
+use hf_meta_format::formats::RepoPath;
 use hf_meta_inspect::{Listing, OpenIndex, RangeBytes};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
@@ -11,7 +12,6 @@ use url::Url;
 use super::source::{self, Fetch, Fetched, FileSource, ListFuture};
 use super::web;
 use crate::error::{Error, ErrorKind};
-use crate::formats::RepoPath;
 use crate::http::{Http, HttpError, ResponseChain};
 use crate::hub::{CommitSha, Endpoint, HubReportedCount, HubWarnings, RepoId, Revision, api};
 

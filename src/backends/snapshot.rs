@@ -15,19 +15,21 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use futures::future::{FutureExt, ready};
-use hf_meta_inspect::{Listing, RangeBytes};
+use futures::future::{BoxFuture, FutureExt, ready};
+use hf_meta_format::formats::RepoPath;
+use hf_meta_format::formats::weight_sets::{ListedFile, WeightSet};
+use hf_meta_inspect::{Listing, Loaded, OpenIndex, RangeBytes};
 use serde::Deserialize;
 use tokio::fs;
 
 use super::source::{Fetch, Fetched, FileSource, ListFuture};
 use super::{HubRepo, Origin, store};
 use crate::base::blocking::spawn_blocking_if_large;
+use crate::base::budget::CallBudget;
 use crate::cache::HeaderBytes;
 use crate::error::{Error, HubCacheMiss, shared};
-use crate::formats::RepoPath;
-use crate::formats::weight_sets::{ListedFile, WeightSet};
 use crate::hub::{CommitSha, RepoId, Revision};
 
 /// The maximum size of a file in `refs`, in bytes. A commit has 40 digits.
@@ -203,6 +205,7 @@ pub(crate) struct CachedCommit {
     /// The origin that the bytes were read from, for names.
     pub(crate) origin: Origin,
     pub(crate) bytes: HeaderBytes,
+    pub(crate) budget: CallBudget,
 }
 
 fn not_cached(file: String) -> Error {
@@ -218,6 +221,21 @@ impl FileSource for CachedCommit {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             let read = spawn_blocking_if_large(length, move || file.range(&range)).await;
             Ok(Fetched::new(read.ok_or_else(missing)?, Some(self.bytes.commit.clone())))
+        }
+        .boxed()
+    }
+
+    /// Decompresses the whole index, within the budget of the call.
+    fn open_index<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<OpenIndex, Error>> {
+        async move {
+            let length = self.bytes.headers.file(path).map_or(0, |file| file.start.length);
+            self.budget.admit_bytes(length).await?;
+            let Fetched { value, commit, .. } = self.load(path, limit).await?;
+            Ok(OpenIndex::complete(Loaded { bytes: Arc::new(value), commit }))
         }
         .boxed()
     }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use futures::channel::oneshot;
 use futures::future::{BoxFuture, Either, FutureExt, select};
+use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
+use hf_meta_format::formats::{Formats, RepoPath};
 use hf_meta_inspect::{Listing, Loaded, OpenIndex, RangeBytes};
 use tracing::Instrument;
 use url::Url;
 
 use crate::base::lock;
 use crate::error::Error;
-use crate::formats::safetensors::SafetensorsIndexJson;
-use crate::formats::{Formats, RepoPath};
 use crate::http::{Http, HttpError, PartialFile, ResponseChain};
 use crate::hub::CommitSha;
 

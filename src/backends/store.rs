@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
+use hf_meta_format::formats::RepoPath;
+use hf_meta_format::formats::weight_sets::ListedFile;
 use hf_meta_inspect::{Listing, RangeBytes};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
@@ -14,8 +16,6 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use super::source::{Fetch, Fetched, FileSource, ListFuture};
 use crate::base::meter::CallMeter;
 use crate::error::Error;
-use crate::formats::RepoPath;
-use crate::formats::weight_sets::ListedFile;
 
 /// A store of files other than a Hub, such as a bucket in S3; see [`Model::store`](crate::Model::store).
 ///
@@ -26,7 +26,7 @@ use crate::formats::weight_sets::ListedFile;
 ///
 /// use futures::FutureExt;
 /// use futures::future::ready;
-/// use hf_meta::formats::weight_sets::ListedFile;
+/// use hf_meta_format::formats::weight_sets::ListedFile;
 /// use hf_meta::{BoxFuture, FileStore, RangeBytes, RepoPath};
 ///
 /// /// A bucket. A real one sends `GET` with the header `Range`, or calls `object_store::ObjectStore::get_opts`.

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
+use hf_meta_format::formats::RepoPath;
 use hf_meta_inspect::{OpenIndex, RangeBytes};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use super::source::{self, Fetch, Fetched, FileSource, ListFuture};
 use crate::error::{Error, ErrorKind};
-use crate::formats::RepoPath;
 use crate::http::{Http, HttpError, HttpErrorKind, HubError, ResponseChain, SafeUrl};
 use crate::hub::{CommitSha, RepoId, Revision};
 

@@ -78,7 +78,7 @@ impl CallBudget {
         meter: CallMeter,
     ) -> Self {
         let memory = [Arc::new(Semaphore::new(CALL_LIMIT as usize)), client];
-        let (one, large) = (Arc::new(Semaphore::new(1)), large.map(LargeCallLimit::start_call));
+        let (one, large) = (Arc::new(Semaphore::new(1)), large.map(LargeCallLimit::call));
         Self(Arc::new(BudgetState { budget, memory, one, large, meter }))
     }
 
@@ -160,7 +160,7 @@ impl Permit for MemoryPermit {
 /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
 /// let limit = hf_meta::LargeCallLimit::new(2);
 /// let calls = ["bigscience/bloom", "deepseek-ai/DeepSeek-R1", "moonshotai/Kimi-K2.5"]
-///     .map(|repo| client.model(repo).large_calls(&limit).count());
+///     .map(|repo| client.model(repo).large_calls(&limit).count().into_future());
 /// for report in futures::future::try_join_all(calls).await? {
 ///     println!("{} parameters", report.parameter_count.total());
 /// }
@@ -176,8 +176,8 @@ impl LargeCallLimit {
         Self(Arc::new(Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS))))
     }
 
-    /// Starts a call under this limit.
-    fn start_call(&self) -> LargeCall {
+    /// Returns the memory use of a new call under this limit.
+    fn call(&self) -> LargeCall {
         LargeCall { limit: self.clone(), bytes: AtomicU64::new(0), permit: OnceCell::new() }
     }
 }

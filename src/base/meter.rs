@@ -63,7 +63,7 @@ impl CallCounters {
 
 impl CallMeter {
     /// Creates the meter of a new call, whose counts are also added to this meter.
-    pub(crate) fn start_call(&self) -> Self {
+    pub(crate) fn meter(&self) -> Self {
         let meter = Self { client: Some(Arc::clone(&self.call)), ..Self::default() };
         meter.update(|counters| counters.stats.calls += 1);
         meter

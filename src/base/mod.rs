@@ -3,13 +3,14 @@
 
 pub(crate) mod blocking;
 pub(crate) mod budget;
+pub(crate) mod environment;
 pub(crate) mod meter;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::formats::FileHeader;
+use hf_meta_format::formats::FileHeader;
 
 /// A callback of the caller.
 pub(crate) struct Callback<F: ?Sized>(pub(crate) Arc<F>);

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::store::{Cache, CacheKey};
 use crate::base::blocking::spawn_blocking_with;
+use crate::base::environment;
 
 /// The subfolder for entries of this version.
 const VERSION: &str = "v1";
@@ -72,6 +73,12 @@ pub struct DiskUsage {
 }
 
 impl DiskCache {
+    /// Returns the cache in the folder named by `HF_META_CACHE`, or else in `hf-meta` in `XDG_CACHE_HOME` or
+    /// `~/.cache`. Returns `None` if `HF_META_CACHE` is `off` or a URL, or if there is no home directory.
+    pub fn from_env() -> Option<Self> {
+        environment::header_cache().map(Self::new)
+    }
+
     /// The default size limit, in bytes.
     pub const DEFAULT_LIMIT: u64 = 256 << 20;
 

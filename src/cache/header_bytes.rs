@@ -8,38 +8,19 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
+use hf_meta_format::formats::RepoPath;
+use hf_meta_format::formats::weight_sets::ListedFile;
 use hf_meta_inspect::RangeBytes;
 use serde::{Deserialize, Serialize};
 
-use crate::formats::RepoPath;
-use crate::formats::weight_sets::ListedFile;
 use crate::hub::{CommitSha, RepoId};
 
 /// The bytes from which the parameters of a commit are counted: the header of each weight file, and whole small files
 /// such as the index.
 ///
-/// [`Model::count_and_record`](crate::Model::count_and_record) returns them. Store them to count again later, with
-/// [`Model::recount`](crate::Model::recount) and a newer version of this library, without a request. They are
-/// compressed in memory.
-///
-/// ```
-/// # async fn example() -> Result<(), hf_meta::Error> {
-/// use hf_meta::HeaderBytes;
-///
-/// let client = hf_meta::Client::new()?;
-/// let (_, _, bytes) = client.model("bigscience/bloom").count_and_record().await;
-/// if let Some(bytes) = bytes {
-///     let mut stored = HeaderBytes::new(bytes.commit().clone());
-///     for file in bytes.into_files() {
-///         println!("{}: {} of {} bytes", file.path, file.start.len(), file.size);
-///         stored.add(file);
-///     }
-///     let report = client.model("bigscience/bloom").recount(stored).await?;
-///     println!("{} parameters", report.parameter_count.total());
-/// }
-/// # Ok(())
-/// # }
-/// ```
+/// [`count_and_record`](crate::internal::count_and_record) returns them. Store them to count again later, with
+/// [`recount`](crate::internal::recount) and a newer version of this library, without a request. They are compressed in
+/// memory.
 #[derive(Clone, Debug)]
 pub struct HeaderBytes {
     pub(crate) commit: CommitSha,

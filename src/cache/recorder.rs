@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex};
 
-use hf_meta_inspect::RangeBytes;
+use hf_meta_format::formats::RepoPath;
+use hf_meta_format::formats::weight_sets::ListedFile;
+use hf_meta_inspect::Part;
 use tokio::task::JoinHandle;
 
 use super::header_bytes::{CachedFile, CachedHeaders, Deflated, HeaderBytes, encode_listing};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::base::lock;
-use crate::formats::RepoPath;
-use crate::formats::weight_sets::ListedFile;
 use crate::hub::{CommitSha, RepoId};
 
 /// The maximum number of bytes to cache per commit, before compression. The largest known set of weights has 120 MB
@@ -22,9 +22,9 @@ const MAX_BYTES_PER_COMMIT: u64 = 128 << 20;
 /// is not cached, such as that of a large `PyTorch` checkpoint, which is read at its start and at its end.
 const MAX_GAP: u64 = 16 << 20;
 
-/// Records the header bytes that a call reads, or nothing by default. Clones share the recording.
+/// Records the header bytes that a call reads. Clones share the recording.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorder(Option<Arc<Mutex<Recording>>>);
+pub(crate) struct Recorder(Arc<Mutex<Recording>>);
 
 /// The header bytes that a call has read so far.
 #[derive(Debug, Default)]
@@ -41,19 +41,9 @@ pub(crate) struct Recording {
 }
 
 impl Recorder {
-    /// Creates an empty recording.
-    pub(crate) fn start() -> Self {
-        Self(Some(Arc::default()))
-    }
-
-    /// Returns whether bytes are recorded.
-    pub(crate) fn is_active(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Changes the recording, if there is one.
-    pub(crate) fn update<T: Default>(&self, change: impl FnOnce(&mut Recording) -> T) -> T {
-        self.0.as_ref().map(|recording| change(&mut lock(recording))).unwrap_or_default()
+    /// Changes the recording.
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Recording) -> T) -> T {
+        change(&mut lock(&self.0))
     }
 
     /// Adds a whole small file.
@@ -94,14 +84,10 @@ impl Recorder {
 
 impl Recording {
     /// Adds a range of a file that begins at `start`, and drops the bytes that are known. What the parser has skipped is
-    /// filled with zeros. Ranges of a file whose start was not read are ignored.
-    pub(crate) fn add_range(
-        &mut self,
-        path: &RepoPath,
-        start: u64,
-        range: &RangeBytes,
-        sha256: Option<&str>,
-    ) {
+    /// filled with zeros. Ranges of a file whose start was not read are ignored. The commit of a file of unknown size is
+    /// not cached.
+    pub(crate) fn add_range(&mut self, path: &RepoPath, start: u64, range: &Part) {
+        let Some(file_size) = range.file_size else { return self.discard() };
         let known = match self.starts.get(path) {
             Some(file) => file.start.len() as u64,
             None if start == 0 => 0,
@@ -117,8 +103,8 @@ impl Recording {
         let Some(new) = range.bytes.get(skip..) else { return };
         if self.has_room_for(gap.saturating_add(new.len() as u64)) {
             let file = self.starts.entry(path.clone()).or_default();
-            file.file_size = range.file_size;
-            file.sha256 = sha256.map(str::to_owned).or_else(|| file.sha256.take());
+            file.file_size = file_size;
+            file.sha256 = range.sha256.clone().or_else(|| file.sha256.take());
             file.start.resize(gap_end, 0);
             file.start.extend_from_slice(new);
         }
@@ -201,16 +187,16 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn range(bytes: &[u8]) -> RangeBytes {
-        RangeBytes { bytes: bytes.to_vec(), file_size: 1_000 }
+    fn range(bytes: &[u8]) -> Part {
+        Part { bytes: bytes.to_vec(), file_size: Some(1_000), ..Part::default() }
     }
 
     fn recorded() -> Recording {
         let (mut headers, file) = (Recording::default(), path("a/b.safetensors"));
         headers.commit = Some("1".repeat(40).parse().unwrap());
         headers.add_file(&path("a/index.json"), Deflated::from_bytes(b"{}"));
-        headers.add_range(&file, 0, &range(b"12345678"), None);
-        headers.add_range(&file, 8, &range(b"header and data"), None);
+        headers.add_range(&file, 0, &range(b"12345678"));
+        headers.add_range(&file, 8, &range(b"header and data"));
         let start = headers.take_start(&file, 14).unwrap();
         headers.add_start(&file, start.compress());
         headers.add_listing(None, &[ListedFile { path: file, size: 1_000 }], true);
@@ -242,10 +228,10 @@ mod tests {
     #[test]
     fn a_file_begins_at_its_start_and_known_bytes_are_not_repeated() {
         let (mut recorded, file) = (recorded(), path("a/c.safetensors"));
-        recorded.add_range(&file, 15, &range(b"later"), None);
-        recorded.add_range(&file, 0, &range(b"12345678header"), None);
-        recorded.add_range(&file, 0, &range(b"87654321"), None);
-        recorded.add_range(&file, 4, &range(b"5678header+"), None);
+        recorded.add_range(&file, 15, &range(b"later"));
+        recorded.add_range(&file, 0, &range(b"12345678header"));
+        recorded.add_range(&file, 0, &range(b"87654321"));
+        recorded.add_range(&file, 4, &range(b"5678header+"));
         let headers = recorded.finish(None).unwrap().headers;
         let read = headers.file(&file).unwrap().range(&(0..500)).unwrap();
         assert_eq!(read.bytes, b"12345678header+");
@@ -254,15 +240,15 @@ mod tests {
     #[test]
     fn skipped_ranges_are_zero_filled_up_to_the_limit() {
         let (mut recorded, file) = (Recording::default(), path("a/b.safetensors"));
-        recorded.add_range(&file, 2, &range(b"art"), None);
-        recorded.add_range(&file, 0, &range(b"start"), None);
-        recorded.add_range(&file, 7, &range(b"end"), None);
+        recorded.add_range(&file, 2, &range(b"art"));
+        recorded.add_range(&file, 0, &range(b"start"));
+        recorded.add_range(&file, 7, &range(b"end"));
         let start = recorded.take_start(&file, 10).unwrap();
         assert_eq!(start.start, b"start\0\0end");
-        recorded.add_range(&file, 0, &range(b"start"), None);
-        recorded.add_range(&file, MAX_GAP + 5, &range(b""), None);
+        recorded.add_range(&file, 0, &range(b"start"));
+        recorded.add_range(&file, MAX_GAP + 5, &range(b""));
         assert!(!recorded.is_discarded());
-        recorded.add_range(&file, 2 * MAX_GAP + 6, &range(b""), None);
+        recorded.add_range(&file, 2 * MAX_GAP + 6, &range(b""));
         assert!(recorded.is_discarded());
     }
 

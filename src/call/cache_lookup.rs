@@ -1,10 +1,11 @@
 //! The cache entries that may serve a call: the stored bytes of a commit that this reader may read.
 
-use futures::future::join_all;
+use futures::future::{TryFutureExt, join_all};
+use futures::stream::{self, BoxStream, StreamExt};
+use hf_meta_format::formats::{RepoPath, chain};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::options::ReadOptions;
 use crate::backends::{FileSource, HubRepo, Origin};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::base::budget::CallBudget;
@@ -14,10 +15,7 @@ use crate::cache::{
     HeaderCache, decode,
 };
 use crate::error::{Error, ErrorKind};
-use crate::formats::safetensors::{Safetensors, WEIGHTS_NAME};
-use crate::formats::{Format, Formats, RepoPath, chain};
 use crate::hub::CommitSha;
-use crate::steps::Target;
 
 /// The entries of the cache that may serve one call, and those that the call may fill.
 ///
@@ -26,8 +24,9 @@ use crate::steps::Target;
 pub(crate) struct CacheLookup {
     cache: HeaderCache,
     cache_mode: CacheMode,
-    target: Target,
     keys: CacheKeys,
+    /// A path that is likely to exist, for requests for the commit of a branch.
+    probe: RepoPath,
     /// The repository at the requested revision.
     repo: HubRepo,
     /// True if the repository can be requested.
@@ -36,67 +35,58 @@ pub(crate) struct CacheLookup {
     budget: CallBudget,
 }
 
+/// A source that may serve a call, and the age of the cached branch that was used without asking its server.
+#[derive(Debug)]
+pub(super) enum CallSource {
+    /// The stored bytes of a commit that this reader may read.
+    Stored(HeaderBytes, Option<CachedRefAge>),
+    /// The server, at a commit if the cache knows it.
+    Server(Option<CommitSha>, Option<CachedRefAge>),
+    /// The files that `huggingface_hub` has downloaded.
+    Downloads,
+}
+
 /// The commit of a revision, as far as the cache knows it.
 #[derive(Debug, Default)]
-pub(crate) struct FoundCommit {
+struct FoundCommit {
     /// `None` if this reader has not read it before, or if the server does not allow it any longer.
-    pub(crate) commit: Option<CommitSha>,
+    commit: Option<CommitSha>,
     /// The age of the entry, if the server was not asked again.
-    pub(crate) age: Option<CachedRefAge>,
+    age: Option<CachedRefAge>,
     /// The stored bytes of the commit.
-    pub(crate) stored: Option<HeaderBytes>,
-}
-
-/// Returns the name of the part of a repository that a call reads. Calls that read different parts have different
-/// names.
-fn part_of_repo(target: &Target, formats: &Formats, options: &ReadOptions) -> String {
-    let path = match target {
-        Target::File(path) | Target::Shards(path) | Target::Quantization(path) => Some(path),
-        Target::Folder(path) => path.as_ref(),
-    };
-    let path = path.map_or("", RepoPath::as_str);
-    // Paths contain no line breaks, so names stay unique.
-    let suffix = if options.list_sets { "\nand all sets" } else { "" };
-    // A call that selects a format reads other files. Without a selection, safetensors comes first.
-    let format = Some(formats.name(0)).filter(|name| *name != Safetensors.name());
-    let format = format.map(|name| format!("\nformat {name}")).unwrap_or_default();
-    let config = if options.memory.is_some() { "\nand the configuration" } else { "" };
-    format!("{path}{suffix}{format}{config}")
-}
-
-/// Returns a path that is likely to exist. The commit of a branch is requested with it.
-fn probe_path(target: &Target) -> RepoPath {
-    match target {
-        Target::File(path) => path.clone(),
-        Target::Shards(path) => RepoPath::join(path.folder().as_ref(), WEIGHTS_NAME),
-        Target::Folder(path) => RepoPath::join(path.as_ref(), WEIGHTS_NAME),
-        Target::Quantization(_) => RepoPath::new_unchecked(WEIGHTS_NAME),
-    }
+    stored: Option<HeaderBytes>,
 }
 
 impl CacheLookup {
-    /// Creates the lookup of a call; `None` if no cache may serve it.
+    /// Creates the lookup for a part of a repository; `None` if the cache must not be used.
     pub(crate) fn new(
-        cache: Option<&HeaderCache>,
+        cache: &HeaderCache,
+        cache_mode: CacheMode,
         origin: &Origin,
-        target: &Target,
-        formats: &Formats,
-        options: &ReadOptions,
+        part: &str,
+        probe: RepoPath,
         budget: &CallBudget,
     ) -> Option<Self> {
-        let cache_mode = options.cache_mode;
         let repo = origin.repo().filter(|_| cache_mode != CacheMode::Bypass)?;
         let HubRepo { http, endpoint, repo: id, .. } = repo;
-        let keys = CacheKeys::new(endpoint, http, id, &part_of_repo(target, formats, options));
+        let keys = CacheKeys::new(endpoint, http, id, part);
         let (repo, is_online) = (repo.clone(), origin.online().is_some());
         let (meter, budget) = (repo.http.meter.clone(), budget.clone());
-        let (cache, target) = (cache?.clone(), target.clone());
-        Some(Self { cache, cache_mode, target, keys, repo, is_online, meter, budget })
+        Some(Self { cache: cache.clone(), cache_mode, keys, probe, repo, is_online, meter, budget })
     }
 
-    /// Returns whether the repository can be requested.
-    pub(super) fn is_online(&self) -> bool {
-        self.is_online
+    /// Returns the sources that may serve a call, best first. The cache is asked only after the sources before it have
+    /// failed.
+    pub(super) fn sources(&self) -> BoxStream<'_, Result<CallSource, Error>> {
+        let known = async {
+            let FoundCommit { commit, age, stored } = self.find().await?;
+            let server = self.is_online.then_some(CallSource::Server(commit, age));
+            let stored = stored.map(|bytes| CallSource::Stored(bytes, age));
+            Ok(stream::iter(stored.into_iter().chain(server).map(Ok)))
+        };
+        // Programs on this machine load the downloaded files.
+        let downloads = (!self.is_online).then_some(Ok(CallSource::Downloads));
+        stream::iter(downloads).chain(known.try_flatten_stream()).boxed()
     }
 
     /// Returns the commit of the revision that this reader may read, and its stored bytes.
@@ -104,7 +94,7 @@ impl CacheLookup {
     /// # Errors
     ///
     /// Returns the error of the request for the commit of a branch.
-    pub(super) async fn find(&self) -> Result<FoundCommit, Error> {
+    async fn find(&self) -> Result<FoundCommit, Error> {
         let Some((commit, age)) = self.readable_commit().await? else {
             return Ok(FoundCommit::default());
         };
@@ -160,8 +150,8 @@ impl CacheLookup {
     ) -> Result<Option<(CommitSha, Option<CachedRefAge>)>, Error> {
         use ErrorKind::{FileNotFound, Forbidden, RateLimited, Refused, RejectedToken};
         let HeaderCache { branch_ttl, stale_if_error, .. } = self.cache;
-        let path = probe_path(&self.target);
-        let request = self.repo.current_commit(&path);
+        let path = &self.probe;
+        let request = self.repo.current_commit(path);
         let may_be_stale = cached.is_fresh(stale_if_error);
         // A server that hangs must leave time for the cached commit.
         let limit = self.meter.time_left().filter(|_| may_be_stale).map(|left| left / 2);
@@ -175,7 +165,7 @@ impl CacheLookup {
             Ok(found) => found,
             Err(error) if may_be_stale && is_outage(&error) => {
                 let error = chain(&error);
-                let file = self.repo.file_name(&path);
+                let file = self.repo.file_name(path);
                 tracing::warn!(file, error, "the Hub is unavailable; using the cached commit");
                 let age = cached.age(true);
                 return Ok(Some((self.use_ref(cached), Some(age))));

@@ -1,11 +1,16 @@
 //! The calls of the client: their files, the sources that may serve them, and what they cost.
 //!
-//! The crate `hf-meta-inspect` contains the call itself. [`ModelCall`] asks the header cache which stored bytes may serve
-//! it, and reads the files otherwise.
+//! The crate `hf-meta-inspect` contains the call itself. [`ModelCall`] asks the header cache which sources may serve it,
+//! and tries them in their order. [`CallFiles`] are the files at their origin; recording for the cache and the budget of
+//! the call are types around them.
 
 mod cache_lookup;
 mod files;
+mod forward;
+mod limited;
 mod options;
+mod part;
+mod recorded;
 
 use std::fs::Metadata;
 use std::io;
@@ -13,36 +18,42 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::stream::TryStreamExt;
+use hf_meta_count::results::VerifyReport;
+use hf_meta_count::results::{CountReport, FetchStats, SafetensorsParseFromRepo, Weights};
+use hf_meta_count::steps::Target;
+use hf_meta_format::formats::weight_sets::{WeightSet, is_shard_pattern};
+use hf_meta_format::formats::{Formats, RepoPath};
 use hf_meta_inspect::{Call, Files, Inspected, Settings};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 pub(crate) use self::cache_lookup::CacheLookup;
-use self::cache_lookup::FoundCommit;
+use self::cache_lookup::CallSource;
 pub(crate) use self::files::CallFiles;
+use self::limited::LimitedFiles;
 pub(crate) use self::options::ReadOptions;
+pub(crate) use self::part::{part_of_repo, probe_path};
+use self::recorded::RecordedFiles;
+use crate::base::budget::CallBudget;
 use crate::base::meter::CallMeter;
 use crate::cache::{CachedRefAge, HeaderBytes};
 use crate::error::{Error, ErrorKind};
-use crate::formats::weight_sets::{WeightSet, is_shard_pattern};
-use crate::formats::{Formats, RepoPath};
-use crate::hub::HubReportedCount;
-use crate::results::VerifyReport;
-use crate::results::{CountReport, FetchStats, SafetensorsParseFromRepo, Weights};
-use crate::steps::Target;
+use crate::hub::{CommitSha, HubReportedCount};
 
 /// One call of a model.
 #[derive(Debug)]
 pub(crate) struct ModelCall {
     pub(crate) settings: Settings,
     pub(crate) files: CallFiles,
+    pub(crate) budget: CallBudget,
     /// The entries of the header cache that may serve the call; `None` without a cache.
     pub(crate) cache: Option<CacheLookup>,
     pub(crate) meter: CallMeter,
     pub(crate) started: Instant,
 }
 
-/// The result of [`Model::count_and_record`](crate::Model::count_and_record).
+/// The result of [`count_and_record`](crate::internal::count_and_record).
 pub(crate) type RecordedCount = (Result<CountReport, Error>, Option<RepoPath>, Option<HeaderBytes>);
 
 /// A result, and the age of the cached branch that was used without asking its server.
@@ -73,8 +84,9 @@ impl ModelCall {
     /// Like [`ModelCall::count`], but without the cache. Also returns the bytes that were read.
     pub(crate) async fn record(mut self) -> Result<RecordedCount, Error> {
         self.settings.read_all_shards = true;
-        let files = self.files.recorded();
-        let (path, result) = match self.call(&files).inspect().await {
+        let files = RecordedFiles::new(self.files.clone());
+        let call = self.call_of(LimitedFiles::new(files.clone(), self.budget.clone()));
+        let (path, result) = match call.inspect().await {
             Ok(Inspected { path, report, .. }) => (Some(path), Ok(self.finished(report, None))),
             // The call decides whether the token is the cause.
             Err(error) if error.is_denied() || error.kind() == ErrorKind::RepoNotFound => {
@@ -82,28 +94,28 @@ impl ModelCall {
             }
             Err(error) => (None, Err(error)),
         };
-        Ok((result, path, files.take_recorded().await))
+        Ok((result, path, files.take().await))
     }
 
     /// Recomputes a report from the bytes of an earlier call, without any requests.
     pub(crate) async fn recount(self, bytes: HeaderBytes) -> Result<CountReport, Error> {
-        let call = self.call(&self.files.stored(bytes));
-        Ok(self.finished(call.inspect().await?.report, None))
+        let inspected = self.call_of_stored(bytes).inspect().await?;
+        Ok(self.finished(inspected.report, None))
     }
 
     /// Reads every header of the weights that a loader loads, or of all sets, and reports all findings.
     pub(crate) async fn verify(self) -> Result<VerifyReport, Error> {
-        let mut report = self.call(&self.files).verify().await?;
+        let mut report = self.call().verify().await?;
         report.fetch = self.fetch_stats(report.fetch.weight_bytes, None);
         Ok(report)
     }
 
     pub(crate) async fn list_sets(self) -> Result<Option<Vec<WeightSet>>, Error> {
-        self.call(&self.files).list_sets().await
+        self.call().list_sets().await
     }
 
     pub(crate) async fn loaded_with(self, main: RepoPath) -> Result<Vec<WeightSet>, Error> {
-        self.call(&self.files).loaded_with(&main).await
+        self.call().loaded_with(&main).await
     }
 
     pub(crate) async fn read_file(self, path: RepoPath, limit: u64) -> Result<Vec<u8>, Error> {
@@ -114,9 +126,20 @@ impl ModelCall {
         self.files.hub_count().await
     }
 
-    /// Creates the call that reads these files.
-    fn call(&self, files: &CallFiles) -> Call {
-        Call { settings: Arc::new(self.settings.clone()), files: Arc::new(files.clone()) }
+    /// Creates the call that reads the files at their origin.
+    fn call(&self) -> Call {
+        self.call_of(LimitedFiles::new(self.files.clone(), self.budget.clone()))
+    }
+
+    /// Creates the call that reads stored bytes.
+    fn call_of_stored(&self, bytes: HeaderBytes) -> Call {
+        let budget = self.budget.clone();
+        let stored = self.files.stored(bytes, budget.clone());
+        self.call_of(LimitedFiles::without_requests(stored, budget))
+    }
+
+    fn call_of(&self, files: LimitedFiles) -> Call {
+        Call { settings: Arc::new(self.settings.clone()), files: Arc::new(files) }
     }
 
     /// Reads all headers. Also returns the name of the file or the index.
@@ -130,9 +153,8 @@ impl ModelCall {
     /// first error.
     async fn inspect(&self) -> Result<Inspected, Error> {
         let (mut inspected, age) = match &self.cache {
-            None => (self.call(&self.files).inspect().await?, None),
-            Some(cache) if cache.is_online() => self.inspect_online(cache).await?,
-            Some(cache) => self.inspect_offline(cache).await?,
+            None => (self.call().inspect().await?, None),
+            Some(cache) => self.inspect_cached(cache).await?,
         };
         if self.settings.list_sets && inspected.report.other_sets.is_none() {
             tracing::warn!(source = %self.settings.source, "the files cannot be listed");
@@ -141,60 +163,70 @@ impl ModelCall {
         Ok(inspected)
     }
 
-    /// Reads from the best source: the stored bytes of a commit that this reader may read, or the server.
-    async fn inspect_online(&self, cache: &CacheLookup) -> Result<FoundResult, Error> {
-        let FoundCommit { commit, age, stored } = cache.find().await?;
-        if let Some(stored) = stored
-            && let Some(found) = self.inspect_stored(cache, stored).await?
-        {
-            self.meter.count_lookup(true);
-            return Ok((found, age));
+    /// Tries the sources that may serve the call.
+    async fn inspect_cached(&self, cache: &CacheLookup) -> Result<FoundResult, Error> {
+        let mut missing = Error::Offline { url: self.settings.source.clone() };
+        let mut sources = cache.sources();
+        while let Some(source) = sources.try_next().await? {
+            match source {
+                CallSource::Stored(bytes, age) => {
+                    if let Some(found) = self.inspect_stored(cache, bytes).await? {
+                        self.meter.count_lookup(true);
+                        return Ok((found, age));
+                    }
+                }
+                CallSource::Server(commit, age) => {
+                    return Ok((self.inspect_server(cache, commit).await?, age));
+                }
+                CallSource::Downloads => match self.call().inspect().await {
+                    Err(error) if error.is_not_found() || error.has_no_weights() => missing = error,
+                    read => return Ok((read?, None)),
+                },
+            }
         }
-        let files = commit.map_or_else(|| self.files.clone(), |commit| self.files.pinned(&commit));
-        let files = files.recorded();
-        let read = self.inspect_server(cache, &files).await;
-        self.meter.count_lookup(matches!(read, Ok((_, true))));
-        let (read, is_stored) = read?;
-        if !is_stored && let Some(bytes) = files.take_recorded().await {
-            cache.store(bytes).await;
-        }
-        Ok((read, age))
+        self.meter.count_lookup(false);
+        Err(missing)
     }
 
-    /// Locates the weights on the server, and reads them, or the stored bytes of their commit. Also returns whether bytes
-    /// were stored.
+    /// Reads from the server, and caches the bytes.
     async fn inspect_server(
         &self,
         cache: &CacheLookup,
-        files: &CallFiles,
-    ) -> Result<(Inspected, bool), Error> {
-        let call = self.call(files);
-        let located = call.locate().await?;
-        // The response that contains the commit shows that this reader may read it.
-        if let Some(commit) = located.readable_commit().cloned()
-            && let Some(stored) = cache.stored(&commit).await?
-            && let Some(found) = self.inspect_stored(cache, stored).await?
-        {
-            cache.store_ref(&commit).await;
-            return Ok((found, true));
+        commit: Option<CommitSha>,
+    ) -> Result<Inspected, Error> {
+        let files = commit.map_or_else(|| self.files.clone(), |commit| self.files.pinned(&commit));
+        let recorded = RecordedFiles::new(files);
+        let call = self.call_of(LimitedFiles::new(recorded.clone(), self.budget.clone()));
+        let read = async {
+            let located = call.locate().await?;
+            match self.inspect_known(cache, located.readable_commit()).await? {
+                Some(found) => Ok((found, true)),
+                None => Ok((call.read(located).await?, false)),
+            }
+        };
+        let read: Result<_, Error> = read.await;
+        self.meter.count_lookup(matches!(read, Ok((_, true))));
+        let (read, is_stored) = read?;
+        if !is_stored && let Some(bytes) = recorded.take().await {
+            cache.store(bytes).await;
         }
-        Ok((call.read(located).await?, false))
+        Ok(read)
     }
 
-    /// Reads the downloaded files, which take precedence because programs on this machine load them, or else the stored
-    /// bytes.
-    async fn inspect_offline(&self, cache: &CacheLookup) -> Result<FoundResult, Error> {
-        let error = match self.call(&self.files).inspect().await {
-            Err(error) if error.is_not_found() || error.has_no_weights() => error,
-            read => return Ok((read?, None)),
-        };
-        let FoundCommit { age, stored, .. } = cache.find().await?;
-        let found = match stored {
-            Some(stored) => self.inspect_stored(cache, stored).await?,
-            None => None,
-        };
-        self.meter.count_lookup(found.is_some());
-        Ok((found.ok_or(error)?, age))
+    /// Returns the result from the stored bytes of a commit, if there are any. The response that contains the commit shows
+    /// that this reader may read it.
+    async fn inspect_known(
+        &self,
+        cache: &CacheLookup,
+        commit: Option<&CommitSha>,
+    ) -> Result<Option<Inspected>, Error> {
+        let Some(commit) = commit else { return Ok(None) };
+        let Some(stored) = cache.stored(commit).await? else { return Ok(None) };
+        let found = self.inspect_stored(cache, stored).await?;
+        if found.is_some() {
+            cache.store_ref(commit).await;
+        }
+        Ok(found)
     }
 
     /// Returns the result from stored bytes. Returns `None` if this call cannot use them.
@@ -204,7 +236,7 @@ impl ModelCall {
         stored: HeaderBytes,
     ) -> Result<Option<Inspected>, Error> {
         let commit = stored.commit.clone();
-        match self.call(&self.files.stored(stored)).inspect().await {
+        match self.call_of_stored(stored).inspect().await {
             Ok(found) => Ok(Some(found)),
             // The call that stored the entry may have had higher limits.
             Err(error) if error.is_over_limit() => Err(error),

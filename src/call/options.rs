@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hf_meta_count::memory::MemoryOptions;
+use hf_meta_count::results::Plan;
+use hf_meta_format::formats::RepoPath;
+
 use crate::cache::CacheMode;
-use crate::formats::RepoPath;
-use crate::memory::MemoryOptions;
-use crate::results::Plan;
 
 /// The options that decide what a call reads and how long it takes.
 #[derive(Clone, Debug, Default)]

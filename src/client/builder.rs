@@ -1,10 +1,10 @@
 //! Client settings.
 
-use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hf_meta_format::formats::{Format, Formats, clip};
 use hf_meta_inspect::Limits;
 use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, HOST, HeaderName, HeaderValue, RANGE, USER_AGENT,
@@ -12,10 +12,10 @@ use reqwest::header::{
 
 use super::context::ClientContext;
 use crate::base::budget::client_memory;
+use crate::base::environment::{self, environment_token};
 use crate::base::meter::CallMeter;
-use crate::cache::{Cache, DiskCache, HeaderCache};
+use crate::cache::{Cache, HeaderCache};
 use crate::error::{Error, shared};
-use crate::formats::{Format, Formats, clip};
 use crate::http::{AddressPolicy, Http, HttpSettings, Proxies, RetryPolicy, has_tls_provider};
 use crate::hub::Endpoint;
 
@@ -85,6 +85,32 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
+    /// Returns a builder configured from environment variables, following the conventions of `huggingface_hub`:
+    ///
+    /// | variable | setting |
+    /// |---|---|
+    /// | `HF_ENDPOINT` | the endpoint |
+    /// | `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN` | the token |
+    /// | `HF_TOKEN_PATH`, else `token` in `HF_HOME` | the file that contains the token |
+    /// | `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `hub` in `HF_HOME` | the cache of `huggingface_hub` |
+    /// | `HF_HUB_OFFLINE`, else `TRANSFORMERS_OFFLINE` | offline mode |
+    /// | `HF_HUB_DISABLE_IMPLICIT_TOKEN` | disables all of the above token sources |
+    /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in lower or upper case | the proxies |
+    /// | `SSL_CERT_FILE`, `SSL_CERT_DIR` | on Linux, the [system certificates](Self::system_certificates) |
+    ///
+    /// `HF_HOME` defaults to `huggingface` in `XDG_CACHE_HOME`, or else in `~/.cache`. No
+    /// [`header_cache`](Self::header_cache) is set; see [`DiskCache::from_env`](crate::DiskCache::from_env).
+    pub fn from_env() -> Self {
+        let (is_offline, hub_cache) = (environment::is_offline(), environment::hub_cache());
+        let endpoint = environment::endpoint();
+        let endpoint = endpoint.unwrap_or_else(|| Endpoint::HUGGING_FACE.to_owned());
+        let token = environment_token().map(|found| found.token).unwrap_or_default();
+        Self { proxy_from_env: true, is_offline, hub_cache, ..Self::default() }
+            .system_certificates(true)
+            .endpoint(endpoint)
+            .token(token)
+    }
+
     /// Sets the URL of the Hub; `https://huggingface.co` by default. It may include a path.
     pub fn endpoint(self, endpoint: impl AsRef<str>) -> Self {
         let text = endpoint.as_ref();
@@ -113,7 +139,7 @@ impl ClientBuilder {
         Self { call_timeout: timeout.into(), ..self }
     }
 
-    /// Sets the maximum size of one header, in bytes; [`DEFAULT_HEADER_LIMIT`](crate::formats::safetensors::DEFAULT_HEADER_LIMIT) by default.
+    /// Sets the maximum size of one header, in bytes; [`DEFAULT_HEADER_LIMIT`](hf_meta_format::formats::safetensors::DEFAULT_HEADER_LIMIT) by default.
     pub fn max_header_bytes(mut self, bytes: u64) -> Self {
         self.limits.header = bytes;
         self
@@ -397,98 +423,6 @@ pub(super) fn bearer(token: &str) -> Result<HeaderValue, Error> {
         let message = "the token contains invalid characters".to_owned();
         Error::InvalidOption { option: "token", message }
     })
-}
-
-impl ClientBuilder {
-    /// Returns a builder configured from environment variables, following the conventions of `huggingface_hub`:
-    ///
-    /// | variable | setting |
-    /// |---|---|
-    /// | `HF_ENDPOINT` | the endpoint |
-    /// | `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN` | the token |
-    /// | `HF_TOKEN_PATH`, else `token` in `HF_HOME` | the file that contains the token |
-    /// | `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `hub` in `HF_HOME` | the cache of `huggingface_hub` |
-    /// | `HF_HUB_OFFLINE`, else `TRANSFORMERS_OFFLINE` | offline mode |
-    /// | `HF_HUB_DISABLE_IMPLICIT_TOKEN` | disables all of the above token sources |
-    /// | `https_proxy`, `http_proxy`, `all_proxy`, `no_proxy`, in lower or upper case | the proxies |
-    /// | `SSL_CERT_FILE`, `SSL_CERT_DIR` | on Linux, the [system certificates](Self::system_certificates) |
-    ///
-    /// `HF_HOME` defaults to `huggingface` in `XDG_CACHE_HOME`, or else in `~/.cache`. No
-    /// [`header_cache`](Self::header_cache) is set; see [`DiskCache::from_env`].
-    pub fn from_env() -> Self {
-        let offline = text("HF_HUB_OFFLINE").or_else(|| text("TRANSFORMERS_OFFLINE"));
-        let is_offline = offline.is_some_and(|value| is_true(&value));
-        let endpoint = text("HF_ENDPOINT").unwrap_or_else(|| Endpoint::HUGGING_FACE.to_owned());
-        let (token, _) = environment_token().unwrap_or_default();
-        Self { proxy_from_env: true, is_offline, hub_cache: hub_cache(), ..Self::default() }
-            .system_certificates(true)
-            .endpoint(endpoint)
-            .token(token)
-    }
-}
-
-impl DiskCache {
-    /// Returns the cache in the folder named by `HF_META_CACHE`, or else in `hf-meta` in `XDG_CACHE_HOME` or
-    /// `~/.cache`. Returns `None` if `HF_META_CACHE` is `off` or a URL, or if there is no home directory.
-    pub fn from_env() -> Option<Self> {
-        if text("HF_META_CACHE").is_some_and(|folder| folder == "off" || folder.contains("://")) {
-            return None;
-        }
-        path("HF_META_CACHE").or_else(|| Some(user_caches()?.join("hf-meta"))).map(Self::new)
-    }
-}
-
-/// Returns the value of a variable, or `None` if it is blank.
-fn text(variable: &str) -> Option<String> {
-    Some(env::var(variable).ok()?.trim().to_owned()).filter(|text| !text.is_empty())
-}
-
-/// Returns the path in a variable. Expands a leading `~` to the home folder.
-fn path(variable: &str) -> Option<PathBuf> {
-    let text = text(variable)?;
-    match text.strip_prefix('~') {
-        Some("") => env::home_dir(),
-        Some(rest) if rest.starts_with(['/', '\\']) => Some(env::home_dir()?.join(&rest[1..])),
-        _ => Some(text.into()),
-    }
-}
-
-/// Returns the token that [`ClientBuilder::from_env`] uses, and its origin: the name of an environment variable, or the
-/// path of a file.
-pub fn environment_token() -> Option<(String, String)> {
-    if text("HF_HUB_DISABLE_IMPLICIT_TOKEN").is_some_and(|value| is_true(&value)) {
-        return None;
-    }
-    let variable = |name: &str| Some((text(name)?, name.to_owned()));
-    variable("HF_TOKEN").or_else(|| variable("HUGGING_FACE_HUB_TOKEN")).or_else(saved_token)
-}
-
-/// Returns the token that `huggingface-cli login` saved.
-fn saved_token() -> Option<(String, String)> {
-    let path = path("HF_TOKEN_PATH").or_else(|| Some(hub_home()?.join("token")))?;
-    let token = std::fs::read_to_string(&path).ok()?;
-    let token = Some(token.trim().to_owned()).filter(|token| !token.is_empty())?;
-    Some((token, path.display().to_string()))
-}
-
-/// Returns the download cache of `huggingface_hub`.
-fn hub_cache() -> Option<PathBuf> {
-    let folder = path("HF_HUB_CACHE").or_else(|| path("HUGGINGFACE_HUB_CACHE"));
-    folder.or_else(|| Some(hub_home()?.join("hub")))
-}
-
-/// Returns `HF_HOME`, the folder of the Hub's tools.
-fn hub_home() -> Option<PathBuf> {
-    path("HF_HOME").or_else(|| Some(user_caches()?.join("huggingface")))
-}
-
-/// Returns the cache folder of the user.
-fn user_caches() -> Option<PathBuf> {
-    path("XDG_CACHE_HOME").or_else(|| Some(env::home_dir()?.join(".cache")))
-}
-
-fn is_true(value: &str) -> bool {
-    matches!(value.to_ascii_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE")
 }
 
 #[cfg(all(test, feature = "rustls-no-provider", not(feature = "rustls-aws-lc")))]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hf_meta_format::formats::Formats;
 use hf_meta_inspect::Limits;
 use tokio::sync::Semaphore;
 
@@ -11,7 +12,6 @@ use crate::backends::{HubRepo, OfflineRepo, Origin};
 use crate::base::budget::CallBudget;
 use crate::base::meter::CallMeter;
 use crate::cache::{CacheKey, HeaderCache, decode};
-use crate::formats::Formats;
 use crate::http::{Http, KnownServers};
 use crate::hub::{Endpoint, HubWarnings, RepoId, Revision};
 

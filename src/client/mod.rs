@@ -2,43 +2,22 @@
 
 mod builder;
 mod context;
-#[cfg(feature = "internal")]
-mod internal;
+pub(crate) mod internal;
 mod model;
 mod model_call;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use futures::future::Either;
-use futures::stream::{Stream, StreamExt};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 
+pub use self::builder::ClientBuilder;
 use self::builder::bearer;
-pub use self::builder::{ClientBuilder, environment_token};
 use self::context::ClientContext;
-pub use self::model::Model;
-use crate::base::blocking::in_task;
+pub use self::model::{Count, Inspect, Model, Verify};
 use crate::base::meter::{CallMeter, ClientStats};
 use crate::error::Error;
 use crate::hub::{Endpoint, RepoId, Source};
-
-/// The order in which [`Client::run_many`] returns results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ResultOrder {
-    /// Results are returned as soon as their calls finish.
-    #[default]
-    Completion,
-    /// Results are returned in input order. At most three results per job are buffered behind a slower one.
-    Input,
-}
-
-/// The maximum number of running and finished calls per job if results keep the order of the items.
-const WINDOW: usize = 4;
-
-const MAX_JOBS: usize = 10_000;
 
 /// A client that reads the headers of weight files from a Hub, from other servers and from disk.
 ///
@@ -119,7 +98,7 @@ impl Client {
     /// # }
     /// ```
     pub fn meter(&self) -> CallMeter {
-        self.context.totals.start_call()
+        self.context.totals.meter()
     }
 
     /// Returns the totals of all calls made through this client, its clones, and clients derived from it by
@@ -165,71 +144,6 @@ impl Client {
     pub fn source(&self, source: Source) -> Model {
         Model::new(Arc::clone(&self.context), Ok(source))
     }
-
-    /// Runs many calls concurrently and returns a stream of their results.
-    ///
-    /// `read` runs the call for one item, such as a repository name, with this client. At most `jobs` calls run
-    /// concurrently; a number outside 1 to 10,000 is clamped. 32 is a good default: each call already reads its shards concurrently, and
-    /// [`ClientBuilder::max_concurrent_requests`] limits the requests of all calls together. Items are pulled from
-    /// their stream as calls finish, so the stream may be infinite. Each call runs in its own task: it makes progress
-    /// even while the result stream is not polled, and is cancelled when that stream is dropped.
-    ///
-    /// ```no_run
-    /// use futures::stream::{self, StreamExt};
-    /// use hf_meta::{Client, Error, ResultOrder};
-    ///
-    /// # async fn example() -> Result<(), Error> {
-    /// let names = stream::iter(["gpt2", "bigscience/bloom"]);
-    /// let mut results =
-    ///     Client::new()?.run_many(names, 32, ResultOrder::Completion, |client, name| async move {
-    ///         (name, client.model(name).plan(hf_meta::Plan::Prefetch).count().await)
-    ///     });
-    /// while let Some((name, result)) = results.next().await {
-    ///     match result {
-    ///         Ok(report) => println!("{name}: {}", report.parameter_count.total()),
-    ///         Err(error) => eprintln!("{name}: {error}"),
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// Polling the stream panics if `read` panics.
-    ///
-    /// [`ClientBuilder::max_concurrent_requests`]: crate::ClientBuilder::max_concurrent_requests
-    pub fn run_many<Items, Read, Reading>(
-        &self,
-        items: Items,
-        jobs: usize,
-        order: ResultOrder,
-        read: Read,
-    ) -> impl Stream<Item = Reading::Output> + Unpin + use<Items, Read, Reading>
-    where
-        Items: Stream<Item: Send + 'static>,
-        Read: Fn(Self, Items::Item) -> Reading + Clone + Send + 'static,
-        Reading: Future<Output: Send + 'static> + Send,
-    {
-        let (client, jobs) = (self.clone(), jobs.clamp(1, MAX_JOBS));
-        let permits = Arc::new(Semaphore::new(jobs));
-        let calls = items.map(move |item| {
-            let (client, read, permits) = (client.clone(), read.clone(), Arc::clone(&permits));
-            async move {
-                // The semaphore is never closed.
-                let permit = permits.acquire_owned().await;
-                let call = async move {
-                    let _permit = permit;
-                    read(client, item).await
-                };
-                in_task(call).await
-            }
-        });
-        Box::pin(match order {
-            ResultOrder::Completion => Either::Left(calls.buffer_unordered(jobs)),
-            ResultOrder::Input => Either::Right(calls.buffered(WINDOW * jobs)),
-        })
-    }
 }
 
 impl ClientBuilder {
@@ -249,8 +163,7 @@ impl ClientBuilder {
 /// Runs a call and blocks the current thread until its result is available. For programs without an async runtime.
 ///
 /// One background thread, which is started by the first call, drives the connections, so that a
-/// [`Client`](crate::Client) keeps them. To run several calls concurrently, join their futures, or use
-/// [`Client::run_many`](crate::Client::run_many).
+/// [`Client`](crate::Client) keeps them. To run several calls concurrently, join their futures.
 ///
 /// ```no_run
 /// let client = hf_meta::Client::new()?;
@@ -267,12 +180,12 @@ impl ClientBuilder {
 ///
 /// Panics if the call panics, and within an async runtime.
 pub fn block_on<T: Send + 'static>(
-    call: impl Future<Output = Result<T, Error>> + Send + 'static,
+    call: impl IntoFuture<Output = Result<T, Error>, IntoFuture: Send + 'static>,
 ) -> Result<T, Error> {
     static RUNTIME: LazyLock<Result<Runtime, Error>> = LazyLock::new(|| {
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).thread_name("hf-meta").enable_all().build();
         runtime.map_err(Error::http_client)
     });
-    RUNTIME.as_ref().map_err(Error::clone)?.block_on(call)
+    RUNTIME.as_ref().map_err(Error::clone)?.block_on(call.into_future())
 }

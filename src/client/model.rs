@@ -3,6 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use hf_meta_count::memory::MemoryOptions;
+use hf_meta_count::{CountReport, Plan, SafetensorsParseFromRepo, VerifyReport, Weights};
+use hf_meta_format::formats::safetensors::Safetensors;
+use hf_meta_format::formats::weight_sets::WeightSet;
+use hf_meta_format::formats::{FileHeader, Format, RepoPath};
+
 use super::context::ClientContext;
 use crate::backends::FileStore;
 use crate::base::budget::{Budget, LargeCallLimit};
@@ -11,13 +18,7 @@ use crate::base::{Callback, OnHeader, OnProgress, Progress};
 use crate::cache::CacheMode;
 use crate::call::{ModelCall, ReadOptions};
 use crate::error::Error;
-use crate::formats::safetensors::Safetensors;
-use crate::formats::weight_sets::WeightSet;
-use crate::formats::{Format, RepoPath};
 use crate::hub::{HubReportedCount, Source, SourceError};
-use crate::memory::MemoryOptions;
-use crate::results::VerifyReport;
-use crate::results::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 
 /// The weights of a repository, a URL or a local path, with options for reading them.
 ///
@@ -124,32 +125,6 @@ impl Model {
         self
     }
 
-    /// Sets whether [`verify`](Self::verify) checks every weight set in the repository or folder, including variants,
-    /// quantizations and the checkpoints of a training run; `false` by default. At most 1,000 sets are checked.
-    pub fn all_sets(mut self, enabled: bool) -> Self {
-        self.options.all_sets = enabled;
-        self
-    }
-
-    /// Sets the conditions for which the report computes the [memory](crate::CountReport::memory) that the model needs:
-    /// its weights and its cache. By default, it computes none. Reads `config.json`, unless the weights are in GGUF
-    /// format. Lists the files, as with [`other_sets`](Self::other_sets), because a pipeline needs the memory of all its
-    /// components.
-    ///
-    /// ```no_run
-    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
-    /// # use hf_meta::memory::MemoryOptions;
-    /// let options = MemoryOptions { context: Some(32_768), ..MemoryOptions::default() };
-    /// let report = client.model("openai/gpt-oss-120b").memory(options).count().await?;
-    /// let bytes = report.memory.and_then(|memory| memory.total_bytes);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn memory(mut self, options: MemoryOptions) -> Self {
-        (self.options.memory, self.options.list_sets) = (Some(options), true);
-        self
-    }
-
     /// Sets how headers are requested; [`Plan::Exact`] by default. [`Model::verify`] always reads the files.
     pub fn plan(mut self, plan: Plan) -> Self {
         self.options.plan = plan;
@@ -194,14 +169,77 @@ impl Model {
         self
     }
 
+    /// Sets a callback that is invoked with each header after it is read, in any order. Headers need not be kept in
+    /// memory to look at all of them. It runs on the task that drives the call and must not block.
+    ///
+    /// ```
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let print = |header: &hf_meta_format::formats::FileHeader| {
+    ///     for (name, tensor) in header.tensors() {
+    ///         println!("{name} {:?}", tensor.shape);
+    ///     }
+    /// };
+    /// client.model("bigscience/bloom").on_header(print).count().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_header(mut self, read: impl Fn(&FileHeader) + Send + Sync + 'static) -> Self {
+        self.on_header = Some(Callback(Arc::new(read)));
+        self
+    }
+
+    /// Sets the paths of all files in the repository, if you know them. No name is probed then, and listing the other
+    /// sets costs no request.
+    ///
+    /// ```
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let files = ["README.md", "model.safetensors"].map(|path| path.parse().unwrap());
+    /// let report = client.model("openai-community/gpt2").known_files(files).count().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn known_files(mut self, files: impl IntoIterator<Item = RepoPath>) -> Self {
+        self.options.known_files = Some(Arc::new(files.into_iter().collect()));
+        self
+    }
+
+    /// Sets a limit that this call shares with other calls that need more than 8 MiB for their index and headers.
+    pub fn large_calls(mut self, limit: &LargeCallLimit) -> Self {
+        self.large_calls = Some(limit.clone());
+        self
+    }
+
+    /// Sets a budget, which may end the call before it sends more requests or uses more memory. The call then returns
+    /// [`Error::OverBudget`].
+    pub fn budget(mut self, budget: Arc<impl Budget>) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Returns the model with these conditions for its memory.
+    fn with_memory(mut self, options: Option<MemoryOptions>) -> Self {
+        if options.is_some() {
+            (self.options.memory, self.options.list_sets) = (options, true);
+        }
+        self
+    }
+
     /// Counts the parameters. Sends the same requests as [`Model::parse_safetensors_metadata`] but uses less memory,
     /// because the headers are discarded.
     ///
+    /// ```no_run
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let report = client.model("bigscience/bloom").count().await?;
+    /// println!("{} parameters", report.parameter_count.total());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
-    /// Returns the same errors as [`Model::parse_safetensors_metadata`].
-    pub fn count(&self) -> impl Future<Output = Result<CountReport, Error>> + Send + use<> {
-        self.call(ModelCall::count)
+    /// Awaiting the count returns the same errors as [`Model::parse_safetensors_metadata`].
+    pub fn count(&self) -> Count {
+        Count(self.clone())
     }
 
     /// Reads and validates the header of every safetensors file, and counts the parameters.
@@ -215,7 +253,7 @@ impl Model {
     /// failures.
     pub fn parse_safetensors_metadata(
         &self,
-    ) -> impl Future<Output = Result<SafetensorsParseFromRepo, Error>> + Send + use<> {
+    ) -> BoxFuture<'static, Result<SafetensorsParseFromRepo, Error>> {
         self.clone().format(Safetensors.name()).call(ModelCall::parse)
     }
 
@@ -233,15 +271,15 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`Model::parse_safetensors_metadata`].
-    pub fn inspect(&self) -> impl Future<Output = Result<Weights, Error>> + Send + use<> {
-        self.call(ModelCall::weights)
+    /// Awaiting the headers returns the same errors as [`Model::parse_safetensors_metadata`].
+    pub fn inspect(&self) -> Inspect {
+        Inspect(self.clone())
     }
 
     /// Checks everything that headers can reveal. Reads every header and continues after an error.
     ///
     /// Checks the weights that a loader of the repository loads: the main weight set, all components of a diffusers
-    /// pipeline, or all modules of a `sentence-transformers` model. With [`all_sets`](Self::all_sets), checks every
+    /// pipeline, or all modules of a `sentence-transformers` model. With [`all_sets`](Verify::all_sets), checks every
     /// weight set. [`VerifyReport::unchecked`] lists the rest; listing the files costs one request per 1,000 of them.
     ///
     /// May read `config.json`, whose `tie_word_embeddings` distinguishes a tied embedding from a missing one. For
@@ -250,10 +288,11 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Model::parse_safetensors_metadata`] that occur before the index, or the first bytes of
-    /// a single file, have been read, and [`Error::DeadlineExceeded`]. Later errors become findings in the report.
-    pub fn verify(&self) -> impl Future<Output = Result<VerifyReport, Error>> + Send + use<> {
-        self.call(|call| Box::pin(call.verify()))
+    /// Awaiting the report returns the errors of [`Model::parse_safetensors_metadata`] that occur before the index, or
+    /// the first bytes of a single file, have been read, and [`Error::DeadlineExceeded`]. Later errors become findings
+    /// in the report.
+    pub fn verify(&self) -> Verify {
+        Verify(self.clone())
     }
 
     /// Returns the parameter count that the Hub reports for the repository, or `None` if it reports none or the
@@ -266,7 +305,7 @@ impl Model {
     /// timeout elapses ([`Error::DeadlineExceeded`]).
     pub fn hub_reported_count(
         &self,
-    ) -> impl Future<Output = Result<Option<HubReportedCount>, Error>> + Send + use<> {
+    ) -> BoxFuture<'static, Result<Option<HubReportedCount>, Error>> {
         self.call(ModelCall::hub_count)
     }
 
@@ -277,9 +316,7 @@ impl Model {
     ///
     /// Returns an error if the listing cannot be fetched or is invalid, or if the timeout elapses
     /// ([`Error::DeadlineExceeded`]).
-    pub fn weight_sets(
-        &self,
-    ) -> impl Future<Output = Result<Option<Vec<WeightSet>>, Error>> + Send + use<> {
+    pub fn weight_sets(&self) -> BoxFuture<'static, Result<Option<Vec<WeightSet>>, Error>> {
         self.call(ModelCall::list_sets)
     }
 
@@ -304,8 +341,93 @@ impl Model {
         &self,
         path: &RepoPath,
         max_bytes: u64,
-    ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send + use<> {
+    ) -> BoxFuture<'static, Result<Vec<u8>, Error>> {
         let path = path.clone();
         self.call(move |call| call.read_file(path.clone(), max_bytes))
+    }
+}
+
+/// A count that starts when it is awaited. Created by [`Model::count`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is read before it is awaited"]
+pub struct Count(Model);
+
+impl Count {
+    /// Sets the conditions for which the report computes the [memory](CountReport::memory) that the model needs: its
+    /// weights and its cache. By default, it computes none; `None` keeps the current conditions. Reads `config.json`,
+    /// unless the weights are in GGUF format. Lists the files, as with [`Model::other_sets`], because a pipeline needs
+    /// the memory of all its components.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// # use hf_meta::MemoryOptions;
+    /// let options = MemoryOptions { context: Some(32_768), ..MemoryOptions::default() };
+    /// let report = client.model("openai/gpt-oss-120b").count().memory(options).await?;
+    /// let bytes = report.memory.and_then(|memory| memory.total_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn memory(self, options: impl Into<Option<MemoryOptions>>) -> Self {
+        Self(self.0.with_memory(options.into()))
+    }
+}
+
+impl IntoFuture for Count {
+    type Output = Result<CountReport, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.0.call(ModelCall::count)
+    }
+}
+
+/// A read of all headers that starts when it is awaited. Created by [`Model::inspect`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is read before it is awaited"]
+pub struct Inspect(Model);
+
+impl Inspect {
+    /// Sets the conditions for which the report computes the memory that the model needs; see [`Count::memory`].
+    pub fn memory(self, options: impl Into<Option<MemoryOptions>>) -> Self {
+        Self(self.0.with_memory(options.into()))
+    }
+}
+
+impl IntoFuture for Inspect {
+    type Output = Result<Weights, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.0.call(ModelCall::weights)
+    }
+}
+
+/// A verification that starts when it is awaited. Created by [`Model::verify`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is read before it is awaited"]
+pub struct Verify(Model);
+
+impl Verify {
+    /// Sets whether every weight set in the repository or folder is checked, including variants, quantizations and the
+    /// checkpoints of a training run; `false` by default. At most 1,000 sets are checked.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
+    /// let report = client.model("openai/gpt-oss-20b").verify().all_sets(true).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn all_sets(mut self, enabled: bool) -> Self {
+        self.0.options.all_sets = enabled;
+        self
+    }
+}
+
+impl IntoFuture for Verify {
+    type Output = Result<VerifyReport, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.0.call(|call| Box::pin(call.verify()))
     }
 }

@@ -4,6 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use hf_meta_count::steps::Target;
+use hf_meta_format::formats::weight_sets::ListedFile;
+use hf_meta_format::formats::{Formats, clip};
 use hf_meta_inspect::Settings;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
@@ -13,12 +17,9 @@ use super::model::Model;
 use crate::backends::{Origin, StoreFolder, WebFolder, local_folder};
 use crate::base::budget::CallBudget;
 use crate::base::meter::CallMeter;
-use crate::call::{CacheLookup, CallFiles, ModelCall, file_of, on_disk};
+use crate::call::{CacheLookup, CallFiles, ModelCall, file_of, on_disk, part_of_repo, probe_path};
 use crate::error::{Error, ErrorKind};
-use crate::formats::weight_sets::ListedFile;
-use crate::formats::{Formats, clip};
 use crate::hub::Source;
-use crate::steps::Target;
 
 /// The minimum interval between checks of a timeout that a wait has extended.
 const STEP: Duration = Duration::from_millis(50);
@@ -28,10 +29,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(360);
 
 impl Model {
     /// Runs a call within its timeout. The future borrows nothing, so it can be spawned.
-    pub(super) fn call<T, Read, Reading>(
-        &self,
-        read: Read,
-    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, Read, Reading>
+    pub(super) fn call<T, Read, Reading>(&self, read: Read) -> BoxFuture<'static, Result<T, Error>>
     where
         T: Send + 'static,
         Read: FnMut(ModelCall) -> Reading + Send + 'static,
@@ -40,7 +38,7 @@ impl Model {
         let model = self.clone();
         // Boxed, because callers embed the future in larger futures, and moving those would copy it.
         Box::pin(async move {
-            let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.start_call());
+            let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.meter());
             let (limit, meter) = model.limited(meter);
             let call = model.run(read, meter.clone());
             let done = within_timeout(limit, &meter, call).await;
@@ -143,10 +141,12 @@ impl Model {
             }
         };
         let options = &self.options;
-        let cache = client.header_cache.as_ref();
-        let cache = CacheLookup::new(cache, &origin, &target, &formats, options, &budget);
+        let cache = client.header_cache.as_ref().and_then(|cache| {
+            let (part, probe) = (part_of_repo(&target, &formats, options), probe_path(&target));
+            CacheLookup::new(cache, options.cache_mode, &origin, &part, probe, &budget)
+        });
         let (on_progress, on_header) = (self.on_progress.clone(), self.on_header.clone());
-        let files = CallFiles::new(origin, budget, on_progress, on_header);
+        let files = CallFiles::new(origin, on_progress, on_header);
         let known_files = options.known_files.as_ref().map(|paths| {
             let files = paths.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
             Arc::new(files.collect())
@@ -164,7 +164,7 @@ impl Model {
             keep_headers: false,
             read_all_shards: false,
         };
-        Ok(ModelCall { settings, files, cache, meter, started: std::time::Instant::now() })
+        Ok(ModelCall { settings, files, budget, cache, meter, started: std::time::Instant::now() })
     }
 }
 

@@ -71,11 +71,11 @@ pub mod ci {}
 #[doc = include_str!("command.md")]
 pub mod command {}
 
-/// [`Layout`]: crate::formats::weight_sets::Layout
-/// [`read_header`]: crate::formats::read_header
-/// [`ReportBuilder`]: crate::steps::ReportBuilder
-/// [`formats`]: crate::formats
-/// [`count`]: crate::count
+/// [`Layout`]: hf_meta_format::formats::weight_sets::Layout
+/// [`read_header`]: hf_meta_format::formats::read_header
+/// [`ReportBuilder`]: hf_meta_count::steps::ReportBuilder
+/// [`formats`]: hf_meta_format::formats
+/// [`count`]: hf_meta_count::count
 /// [quantization]: crate::docs::quantization
 /// [glossary]: crate::docs::glossary
 #[doc = include_str!("counting.md")]
@@ -103,8 +103,8 @@ pub mod faq {}
 /// [`Model::format`]: crate::Model::format
 /// [`validity`]: crate::docs::validity
 /// [`ClientBuilder::format`]: crate::ClientBuilder::format
-/// [`Format`]: crate::formats::Format
-/// [`HeaderParser`]: crate::formats::HeaderParser
+/// [`Format`]: hf_meta_format::formats::Format
+/// [`HeaderParser`]: hf_meta_format::formats::HeaderParser
 #[doc = include_str!("gguf.md")]
 pub mod gguf {}
 
@@ -137,7 +137,6 @@ pub mod json {}
 pub mod layouts {}
 
 /// [`Client`]: crate::Client
-/// [`Client::run_many`]: crate::Client::run_many
 /// [`block_on`]: crate::block_on
 /// [`Model::count`]: crate::Model::count
 /// [`Model::inspect`]: crate::Model::inspect
@@ -162,15 +161,15 @@ pub mod layouts {}
 #[doc = include_str!("library.md")]
 pub mod library {}
 
-/// [`Model::memory`]: crate::Model::memory
-/// [`Fit`]: crate::memory::Fit
-/// [`Memory`]: crate::memory::Memory
+/// [`Count::memory`]: crate::Count::memory
+/// [`Fit`]: hf_meta_count::memory::Fit
+/// [`Memory`]: hf_meta_count::memory::Memory
 /// [`memory`]: crate::docs::json#memory
 #[doc = include_str!("memory.md")]
 pub mod memory {}
 
-/// [`edit_header`]: crate::formats::safetensors::edit_header
-/// [`ModelSpec`]: crate::metadata::ModelSpec
+/// [`edit_header`]: hf_meta_format::formats::safetensors::edit_header
+/// [`ModelSpec`]: hf_meta_format::metadata::ModelSpec
 #[doc = include_str!("metadata.md")]
 pub mod metadata {}
 
@@ -199,7 +198,6 @@ pub mod quantization {}
 /// [`ClientBuilder::max_concurrent_requests`]: crate::ClientBuilder::max_concurrent_requests
 /// [`Plan::Prefetch`]: crate::Plan::Prefetch
 /// [`Plan::Hub`]: crate::Plan::Hub
-/// [`Client::run_many`]: crate::Client::run_many
 /// [`FetchStats::requests`]: crate::FetchStats
 /// [`RetryPolicy`]: crate::RetryPolicy
 /// [`RetryPolicy::max_wait`]: crate::RetryPolicy::max_wait
@@ -211,6 +209,7 @@ pub mod quantization {}
 /// [`AddressPolicy::Public`]: crate::AddressPolicy::Public
 /// [`system_certificates`]: crate::ClientBuilder::system_certificates
 /// [`Client::with_token`]: crate::Client::with_token
+/// [many calls]: crate::docs::library#many-repositories
 #[doc = include_str!("reading.md")]
 pub mod reading {}
 
@@ -230,7 +229,7 @@ pub mod tutorial {}
 
 /// [`Error`]: crate::Error
 /// [GGUF]: crate::docs::gguf#what-is-valid
-/// [`Model::all_sets`]: crate::Model::all_sets
+/// [`Verify::all_sets`]: crate::Verify::all_sets
 /// [`Model::verify`]: crate::Model::verify
 /// [`VerifyReport::check_base`]: crate::VerifyReport::check_base
 /// [quantization]: crate::docs::quantization#compared-with-the-hub

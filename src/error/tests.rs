@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
+use hf_meta_format::formats::{HeaderError, HeaderErrorKind};
 use url::Url;
 
 use super::*;
 use crate::backends::explain;
-use crate::formats::safetensors::SafetensorsIndexJson;
-use crate::formats::{HeaderError, HeaderErrorKind};
 use crate::http::{HttpError, HttpErrorKind, HubError, SafeUrl};
 use crate::hub::{RepoId, Revision};
 

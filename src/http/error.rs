@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use ::url::Url;
+use hf_meta_format::formats::clip;
 use hf_meta_inspect::{HttpError, HttpErrorKind, HubError, Refusal};
 use reqwest::Response;
 use reqwest::header::HeaderMap;
@@ -13,7 +14,6 @@ use super::SafeUrl;
 use super::address::AddressError;
 use super::rate_limit::{self, RateLimitBucket};
 use super::tls::{TlsFailure, tls_failure};
-use crate::formats::clip;
 
 /// A defect of a response, with its description.
 pub(super) type Defect = (HttpErrorKind, String);

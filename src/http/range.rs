@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use hf_meta_format::formats::clip;
 use hf_meta_inspect::HttpErrorKind;
 use reqwest::StatusCode;
 use reqwest::header::{
@@ -10,7 +11,6 @@ use reqwest::header::{
 
 use super::error::Defect;
 use super::rate_limit::parse_digits_saturating;
-use crate::formats::clip;
 
 /// The number of bytes to read from the start of a 200 response, even if fewer were requested. They contain most
 /// headers, and a server without range support sends them anyway.

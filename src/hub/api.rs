@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
+use hf_meta_format::formats::clip;
+use hf_meta_format::formats::weight_sets::ListedFile;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::base::blocking::spawn_blocking_if_large;
-use crate::formats::clip;
-use crate::formats::weight_sets::ListedFile;
 use crate::http::{self, Http, HttpError, HttpErrorKind, ResponseChain};
 
 /// The maximum number of files. The Hub recommends at most 100,000 per repository

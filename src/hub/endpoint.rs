@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use hf_meta_format::formats::RepoPath;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use thiserror::Error;
 use url::Url;
 
 use super::{RepoId, Revision};
-use crate::formats::RepoPath;
 use crate::http::SafeUrl;
 
 /// All characters except the unreserved ones of RFC 3986, section 2.3.

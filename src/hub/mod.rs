@@ -25,6 +25,7 @@ pub use self::{
     endpoint::{Endpoint, EndpointError},
     source::Source,
 };
+use hf_meta_format::formats::clip;
 pub(crate) use hf_meta_format::{
     CommitSha, PUBLIC_HUB_HOSTS, RepoId, RepoSource, Revision, SourceError, is_local_path,
 };
@@ -33,7 +34,6 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use crate::base::lock;
-use crate::formats::clip;
 
 /// The maximum number of distinct warnings that a client logs. A hostile server could send any number.
 const MAX_WARNINGS: usize = 16;

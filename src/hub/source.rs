@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use hf_meta_format::formats::RepoPath;
 use url::Url;
 
-use crate::formats::RepoPath;
 use crate::http::SafeUrl;
 use crate::hub::{
     Endpoint, PUBLIC_HUB_HOSTS, RepoId, RepoSource, Revision, SourceError, is_local_path,

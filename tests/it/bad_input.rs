@@ -3,7 +3,7 @@
 mod refused;
 
 use hf_meta::Error;
-use hf_meta::formats::safetensors::IndexErrorKind;
+use hf_meta_format::formats::safetensors::IndexErrorKind;
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, error_chain, file_with_header};

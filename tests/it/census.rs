@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hf_meta::internal::count_and_record;
 use hf_meta::{Client, ErrorKind};
 use hf_meta_census::{
     Census, CensusError, CensusRow, CensusRun, CensusSummary, ListedRepo, Listing, Manifest,
@@ -256,7 +257,7 @@ async fn all_shards_are_stored_although_one_is_missing() {
         let is_late = is_shard && seen.lock().unwrap().insert(request.path.clone());
         is_late.then(|| Fault::Status(503, vec![]))
     });
-    let (result, _, bytes) = support::client(&hub).model("a/b").count_and_record().await;
+    let (result, _, bytes) = count_and_record(&support::client(&hub).model("a/b")).await;
     assert_eq!(result.unwrap_err().kind(), ErrorKind::MissingShards);
     let files = bytes.unwrap().into_files().map(|file| file.path.to_string());
     let expected = ["b.safetensors", "c.safetensors", "model.safetensors.index.json"];

@@ -1,9 +1,9 @@
 //! The malformed headers of huggingface.js's tests: counts that the file cannot have.
 
-use hf_meta::results::Finding;
+use hf_meta_count::results::Finding;
 
 use hf_meta::Error;
-use hf_meta::formats::safetensors::HeaderErrorKind;
+use hf_meta_format::formats::safetensors::HeaderErrorKind;
 use serde_json::{Value, json};
 
 use crate::bad_input::error_of;

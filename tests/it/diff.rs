@@ -1,6 +1,6 @@
 //! `diff` finds every difference, and nothing else.
 
-use hf_meta::results::diff::{ChangeKind, Diff};
+use hf_meta_count::results::diff::{ChangeKind, Diff};
 use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;

@@ -13,7 +13,7 @@ mod verdict;
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use hf_meta::formats::safetensors::HeaderErrorKind;
+use hf_meta_format::formats::safetensors::HeaderErrorKind;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 

@@ -1,8 +1,8 @@
 //! Small repositories that public reports describe: wrong names, leftovers, and files that other programs cut or replaced.
 
-use hf_meta::formats::weight_sets::is_part_of_file;
-use hf_meta::memory::{CacheDtype, Engine, MemoryOptions};
-use hf_meta::results::Finding;
+use hf_meta_count::memory::{CacheDtype, Engine, MemoryOptions};
+use hf_meta_count::results::Finding;
+use hf_meta_format::formats::weight_sets::is_part_of_file;
 
 use crate::cli::run;
 use crate::hub::{File, LocalHub, Repo};
@@ -96,7 +96,7 @@ async fn more_shards_than_their_names_imply_are_named() {
     let error = support::client(&hub).model("org/model").count().await.unwrap_err();
     let text = "has no index, and 2 shards, although the names imply 1";
     assert!(error.to_string().contains(text), "{error}");
-    let verified = support::client(&hub).model("org/model").all_sets(true).verify().await.unwrap();
+    let verified = support::client(&hub).model("org/model").verify().all_sets(true).await.unwrap();
     let messages: Vec<_> = verified.findings().iter().map(ToString::to_string).collect();
     assert!(messages.iter().any(|message| message.contains(text)), "{messages:?}");
 }
@@ -162,7 +162,7 @@ async fn the_recipe_of_modelopt_is_read() {
         let hub = LocalHub::start([repo]).unwrap();
         let options = MemoryOptions { engine: Engine::Vllm, ..MemoryOptions::default() };
         let report =
-            support::client(&hub).model("org/model").memory(options).count().await.unwrap();
+            support::client(&hub).model("org/model").count().memory(options).await.unwrap();
         assert_eq!(report.breakdown.method.as_deref(), Some("modelopt"));
         assert_eq!(report.parameter_count.total(), 128 * 64 + 96 * 64 + 64);
         assert_eq!(report.memory.unwrap().cache_dtype, dtype);

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hf_meta::Dtype;
-use hf_meta::formats::gguf::Gguf;
-use hf_meta::formats::{FileHeader, Format, HeaderError, HeaderErrorKind, Step};
+use hf_meta_format::formats::gguf::Gguf;
+use hf_meta_format::formats::{FileHeader, Format, HeaderError, HeaderErrorKind, Step};
 use serde::Deserialize;
 
 /// The figures of the reader.

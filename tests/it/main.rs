@@ -45,7 +45,6 @@ mod http2;
 mod layers;
 mod layouts;
 mod local_hub;
-mod many;
 #[cfg(target_os = "linux")]
 mod memory;
 mod metadata;

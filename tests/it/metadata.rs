@@ -308,7 +308,7 @@ fn lora() -> String {
         ("modelspec.resolution", "1024x768".to_owned()),
         ("modelspec.sai_model_spec", "1.0.1".to_owned()),
         ("modelspec.tags", "a, b".to_owned()),
-        ("modelspec.thumbnail", hf_meta::metadata::Thumbnail::data_url(GIF).unwrap()),
+        ("modelspec.thumbnail", hf_meta_format::metadata::Thumbnail::data_url(GIF).unwrap()),
         ("modelspec.title", "A \u{1b}[31mred\u{1b}[0m title".to_owned()),
         ("modelspec.unknown", "x".to_owned()),
         ("ss_adaptive_noise_scale", "None".to_owned()),

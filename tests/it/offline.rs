@@ -2,8 +2,9 @@
 
 mod cache;
 
-use hf_meta::results::Finding;
-use hf_meta::{Client, DiskCache, Error, HeaderBytes, Source};
+use hf_meta::internal::{HeaderBytes, recount};
+use hf_meta::{Client, DiskCache, Error, Source};
+use hf_meta_count::results::Finding;
 
 use self::cache::{ALL, COMMIT, OLDER, Offline, write};
 #[cfg(unix)]
@@ -306,7 +307,7 @@ async fn a_recount_of_incomplete_shards_does_not_ask_for_downloads() {
     let error = model.count().await.unwrap_err();
     assert!(matches!(error, Error::FileNotFound { .. }), "{error:?}");
     let path = "x-00001-of-00002.safetensors".parse::<hf_meta::RepoPath>().unwrap();
-    let error = model.known_files([path]).recount(HeaderBytes::new(COMMIT.parse().unwrap())).await;
-    let error = error.unwrap_err();
+    let bytes = HeaderBytes::new(COMMIT.parse().unwrap());
+    let error = recount(&model.known_files([path]), bytes).await.unwrap_err();
     assert!(matches!(error, Error::IncompleteShards { found: 1, total: 2, .. }), "{error:?}");
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use hf_meta::formats::safetensors::Safetensors;
-use hf_meta::formats::{Format, HeaderError, HeaderParser, Step};
 use hf_meta::{Client, Dtype, MemoryCache, Model, RepoPath, Tree, Weights};
+use hf_meta_format::formats::safetensors::Safetensors;
+use hf_meta_format::formats::{Format, HeaderError, HeaderParser, Step};
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::support;

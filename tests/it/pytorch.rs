@@ -8,11 +8,11 @@ use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use hf_meta::formats::pytorch::PyTorch;
-use hf_meta::formats::{Format as _, HeaderError, read_header};
-use hf_meta::results::diff::Diff;
-use hf_meta::results::{Finding, Severity};
 use hf_meta::{CountReport, Model, Weights};
+use hf_meta_count::results::diff::Diff;
+use hf_meta_count::results::{Finding, Severity};
+use hf_meta_format::formats::pytorch::PyTorch;
+use hf_meta_format::formats::{Format as _, HeaderError, read_header};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tempfile::NamedTempFile;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use hf_meta::count::{Buffer, Configs, MixtureOfExperts};
-use hf_meta::results::Finding;
 use hf_meta::{Client, ErrorKind, RetryPolicy, SafetensorsParseFromRepo};
+use hf_meta_count::count::{Buffer, Configs, MixtureOfExperts};
+use hf_meta_count::results::Finding;
 
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::models::{self, Model};

@@ -36,7 +36,7 @@ async fn concurrent_calls_of_different_tokens_are_separate() {
     let hub = hub();
     let client = support::client(&hub);
     let calls = ["hf_a", "hf_other", "", "hf_a"]
-        .map(|token| client.with_token(token).unwrap().model("org/private").count());
+        .map(|token| client.with_token(token).unwrap().model("org/private").count().into_future());
     let found = join_all(calls).await.into_iter().map(|result| result.is_ok());
     assert_eq!(found.collect::<Vec<_>>(), [true, false, false, true]);
     let allowed = client.with_token("hf_b").unwrap().model("org/private").count().await;

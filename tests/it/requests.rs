@@ -7,8 +7,8 @@ mod streamed_index;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hf_meta::results::Finding;
 use hf_meta::{Cache, Client, DiskCache, Endpoint, RepoId, Revision, Source};
+use hf_meta_count::results::Finding;
 
 use crate::hub::{Host, LocalHub, LoggedRequest, Repo};
 use crate::support;
@@ -184,9 +184,9 @@ async fn values_of_this_library_are_accepted_as_arguments() {
     assert_eq!(Client::builder().endpoint(endpoint.clone()).build().unwrap().endpoint(), &endpoint);
     let repo: RepoId = "datasets/org/set".parse().unwrap();
     let revision = Revision::default();
-    let first = client.model(&repo).revision(revision.as_str()).count();
+    let first = client.model(&repo).revision(revision.as_str()).count().into_future();
     let commit = tokio::spawn(first).await.unwrap().unwrap().commit.unwrap();
-    let second = tokio::spawn(client.model(repo).revision(commit.as_str()).verify());
+    let second = tokio::spawn(client.model(repo).revision(commit.as_str()).verify().into_future());
     assert_eq!(second.await.unwrap().unwrap().findings(), []);
     assert!(tokio::spawn(client.model("datasets/org/set").weight_sets()).await.unwrap().is_ok());
 }

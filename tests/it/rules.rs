@@ -4,8 +4,8 @@
 
 use futures::stream::{self, StreamExt};
 use hf_meta::Dtype;
-use hf_meta::count::TensorGroup;
-use hf_meta::results::{Finding, Severity};
+use hf_meta_count::count::TensorGroup;
+use hf_meta_count::results::{Finding, Severity};
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::{quantization, support};

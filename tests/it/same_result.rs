@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use hf_meta::count::Configs;
 use hf_meta::{Client, CountReport, DiskCache, Dtype, Source};
 use hf_meta::{RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, SafetensorsParseFromRepo};
+use hf_meta_count::count::Configs;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use hf_meta::formats::{Format, HeaderError, HeaderErrorKind, HeaderParser, Step};
 use hf_meta::{Client, Error, RepoPath, RetryPolicy};
+use hf_meta_format::formats::{Format, HeaderError, HeaderErrorKind, HeaderParser, Step};
 use hf_meta_server::{Service, ServiceConfig};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -91,7 +91,7 @@ fn client(hub: &LocalHub, slow: Slow) -> Client {
 async fn other_calls_timeouts_and_cancellation_work_meanwhile() {
     let (hub, (slow, mut gate)) = (hub(), slow());
     let client = client(&hub, slow);
-    let held = tokio::spawn(client.model("org/slow").path("model.slow").count());
+    let held = tokio::spawn(client.model("org/slow").path("model.slow").count().into_future());
     gate.entered.recv().await.unwrap();
     let other = timeout(HANG, client.model("org/model").count()).await.unwrap().unwrap();
     assert_eq!(other.parameter_count.total(), 2);

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
-use hf_meta::formats::weight_sets::ListedFile;
 use hf_meta::{Client, CountSummary, Error, ErrorKind, FileStore, RangeBytes, RepoPath, block_on};
+use hf_meta_format::formats::weight_sets::ListedFile;
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::support;

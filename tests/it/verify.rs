@@ -3,9 +3,9 @@
 mod planted;
 mod sets;
 
-use hf_meta::results::Finding;
-use hf_meta::results::ParameterSources;
 use hf_meta::{Client, VerifyReport};
+use hf_meta_count::results::Finding;
+use hf_meta_count::results::ParameterSources;
 use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;

@@ -18,8 +18,8 @@ pub use metric_values::MetricValues;
 pub use options::{BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
 pub use render::ShieldsEndpoint;
 
-use hf_meta::results::text::escape;
 use hf_meta::{Error, ErrorKind};
+use hf_meta_count::results::text::escape;
 
 /// A face with open hands as SVG, drawn for this project.
 pub const FACE: &str = include_str!("face.svg");

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 
 use super::{Badge, Color, Metric};
-use hf_meta::count::CountBreakdown;
-use hf_meta::formats::Dtype;
-use hf_meta::results::CountReport;
-use hf_meta::results::text::{short, short_bytes, thousands};
+use hf_meta_count::count::CountBreakdown;
+use hf_meta_count::results::CountReport;
+use hf_meta_count::results::text::{short, short_bytes, thousands};
+use hf_meta_format::formats::Dtype;
 
 /// The values of all badge metrics for a checkpoint.
 ///

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use hf_meta::formats::clip;
+use hf_meta_format::formats::clip;
 
 /// The appearance of a badge: everything except its message.
 ///

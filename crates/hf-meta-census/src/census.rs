@@ -17,8 +17,9 @@ use super::storage::Storage;
 use super::stored_header::StoredHeader;
 use super::table::integer;
 use hf_meta::Client;
-use hf_meta::count::RuleSet;
-use hf_meta::formats::{chain, clip};
+use hf_meta::internal::quota_share;
+use hf_meta_count::count::RuleSet;
+use hf_meta_format::formats::{chain, clip};
 
 /// A census: the rows and headers of repositories, in a local folder or an object store.
 ///
@@ -206,7 +207,7 @@ impl Census {
             failed: integer(progress.failed as u64),
             requests: integer(after.requests.saturating_sub(before.requests)),
             bytes_read: integer(after.bytes_read.saturating_sub(before.bytes_read)),
-            quota_share: self.client.quota_share(),
+            quota_share: quota_share(&self.client),
             waited_ms: i64::try_from(waited).unwrap_or(i64::MAX),
             error: result.as_ref().err().map(|error| clip(&chain(error))),
         };

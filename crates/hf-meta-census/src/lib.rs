@@ -24,7 +24,7 @@
 //! 1. `manifest.rs` reads the list of repositories, in parts of 256.
 //! 2. `census.rs` starts a run, in which `run.rs` skips the parts that `storage.rs` finds in the target.
 //! 3. `reads.rs` reads a limited number of repositories concurrently, and waits for the end of an outage.
-//! 4. `read_repo.rs` calls `Model::count_and_record` of the library, which counts and also returns the header bytes.
+//! 4. `read_repo.rs` calls `internal::count_and_record` of the library, which counts and also returns the header bytes.
 //! 5. `row.rs` turns the report, or the error, into a `CensusRow`.
 //! 6. `part.rs` collects the rows and headers of a part, `table.rs` encodes them as Parquet, and `storage.rs` writes
 //!    them.

@@ -17,6 +17,7 @@ use super::reads::ProgressReporter;
 use super::run::unix_millis;
 use super::stored_header::short_hash;
 use super::table::{publish, read_footer, replaceable, rows, with_suffix};
+use hf_meta::internal::api_page;
 use hf_meta::{Client, ErrorKind};
 
 /// The model properties to request, separated by spaces. `expand` replaces the default ones.
@@ -205,7 +206,7 @@ impl Listing {
         client: &Client,
         page: &str,
     ) -> Result<(Vec<ListedRepo>, Option<String>)> {
-        let (json, next) = client.api_page(&parse_url(page)?, MAX_PAGE_BYTES).await?;
+        let (json, next) = api_page(client, &parse_url(page)?, MAX_PAGE_BYTES).await?;
         let not_json = |error: serde_json::Error| invalid(&error.to_string());
         let listed: Vec<&RawValue> = serde_json::from_slice(&json).map_err(not_json)?;
         if listed.is_empty() && next.is_some() {

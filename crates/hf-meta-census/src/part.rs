@@ -13,8 +13,8 @@ use super::row::{CensusRow, SCHEMA_VERSION};
 use super::storage::Storage;
 use super::stored_header::StoredHeader;
 use super::table::{TableWriter, each_row, encode, read_footer};
-use hf_meta::HeaderBytes;
-use hf_meta::count::RuleSet;
+use hf_meta::internal::HeaderBytes;
+use hf_meta_count::count::RuleSet;
 
 /// The folder with rows.
 const REPOS: &str = "repos";

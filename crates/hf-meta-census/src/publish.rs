@@ -15,7 +15,7 @@ use super::row::CensusRow;
 use super::run::{CensusRun, read_runs};
 use super::stored_header::StoredHeader;
 use super::table::{TableRow, documentation, integer, publish, rows};
-use hf_meta::formats::TensorInfo;
+use hf_meta_format::formats::TensorInfo;
 
 /// The settings of a publication.
 #[derive(Clone, Debug, Default)]

@@ -10,10 +10,11 @@ use super::manifest::ListedRepo;
 use super::row::{CensusRow, ComponentCount, MODULES};
 use super::stored_header::{LayoutHasher, MAX_HEADER_BYTES, StoredHeader, digest_from_hex};
 use super::table::lock;
-use hf_meta::formats::RepoPath;
-use hf_meta::formats::weight_sets::PIPELINE;
-use hf_meta::results::{CountReport, Plan};
-use hf_meta::{Client, CommitSha, Error, HeaderBytes, LargeCallLimit, Model, Source};
+use hf_meta::internal::{HeaderBytes, count_and_record, loaded_with};
+use hf_meta::{Client, CommitSha, Error, LargeCallLimit, Model, Source, internal};
+use hf_meta_count::results::{CountReport, Plan};
+use hf_meta_format::formats::RepoPath;
+use hf_meta_format::formats::weight_sets::PIPELINE;
 
 /// The maximum number of repositories that may use a lot of memory at the same time. Parsing the largest allowed
 /// header takes 240 MB.
@@ -126,7 +127,7 @@ impl SetReader {
             listed_files.map_or_else(|| main.folder().is_some(), |files| files.iter().any(is_list));
         if has_components {
             let model = at_commit(counted.report.commit.as_ref().map(CommitSha::as_str));
-            let components = model.loaded_with(main).await?;
+            let components = loaded_with(&model, main).await?;
             counted.has_too_many_components = components.len() > MAX_COMPONENTS;
             if counted.has_too_many_components {
                 self.headers = None;
@@ -190,11 +191,11 @@ impl SetReader {
         model: Model,
     ) -> (Result<CountReport, Error>, Option<RepoPath>, Option<HeaderBytes>) {
         if let Some(stored) = &self.stored {
-            return (model.recount(stored.clone()).await, None, None);
+            return (internal::recount(&model, stored.clone()).await, None, None);
         }
         let hasher = Arc::clone(&self.hasher);
         let model = model.on_header(move |header| lock(&hasher).add(header));
-        model.count_and_record().await
+        count_and_record(&model).await
     }
 
     fn add_headers(&mut self, more: Option<HeaderBytes>) {

@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest::ListedRepo;
 use super::table::{SortedRow, TableRow, integer};
-use hf_meta::count::{MixtureOfExperts, RuleSet};
-use hf_meta::formats::weight_sets::{Layout, ListedFile, WeightSet};
-use hf_meta::formats::{Formats, RepoPath, WeightsKind, chain, clip};
-use hf_meta::memory::Memory;
-use hf_meta::results::{CountReport, Finding};
-use hf_meta::{CommitSha, Error, ErrorKind, HeaderBytes, HubCacheMiss};
+use hf_meta::internal::HeaderBytes;
+use hf_meta::{CommitSha, Error, ErrorKind, HubCacheMiss};
+use hf_meta_count::count::{MixtureOfExperts, RuleSet};
+use hf_meta_count::memory::Memory;
+use hf_meta_count::results::{CountReport, Finding};
+use hf_meta_format::formats::weight_sets::{Layout, ListedFile, WeightSet};
+use hf_meta_format::formats::{Formats, RepoPath, WeightsKind, chain, clip};
 
 /// The version of the table columns, which increases with every change.
 pub const SCHEMA_VERSION: i64 = 5;
@@ -446,8 +447,10 @@ fn kinds(findings: &[Finding]) -> Vec<String> {
     findings.iter().filter_map(kind).sorted().dedup().collect()
 }
 
-impl From<(&hf_meta::formats::Dtype, &hf_meta::count::DtypeCount)> for DtypeSums {
-    fn from((dtype, sums): (&hf_meta::formats::Dtype, &hf_meta::count::DtypeCount)) -> Self {
+impl From<(&hf_meta_format::formats::Dtype, &hf_meta_count::count::DtypeCount)> for DtypeSums {
+    fn from(
+        (dtype, sums): (&hf_meta_format::formats::Dtype, &hf_meta_count::count::DtypeCount),
+    ) -> Self {
         Self {
             dtype: dtype.to_string(),
             tensors: integer(sums.tensors),

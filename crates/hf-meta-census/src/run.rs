@@ -18,7 +18,7 @@ use super::row::CensusRow;
 use super::storage::Storage;
 use super::stored_header::short_hash;
 use super::table::{TableRow, each_row, encode};
-use hf_meta::count::RuleSet;
+use hf_meta_count::count::RuleSet;
 
 /// The number of parts of an earlier run to check concurrently.
 const MAX_CONCURRENT_CHECKS: usize = 32;

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::table::{SortedRow, TableRow, integer};
-use hf_meta::count::Counter;
-use hf_meta::formats::{FileHeader, Formats, HeaderError, read_header};
-use hf_meta::{HeaderBytes, HeaderFile};
+use hf_meta::internal::{HeaderBytes, HeaderFile};
+use hf_meta_count::count::Counter;
+use hf_meta_format::formats::{FileHeader, Formats, HeaderError, read_header};
 
 /// The recommended limit on the total header size of one repository of a census, in bytes, for
 /// [`ClientBuilder::max_total_header_bytes`](hf_meta::ClientBuilder::max_total_header_bytes). The largest known headers total 120 MB.
@@ -175,7 +175,7 @@ pub(super) fn hexadecimal(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hf_meta::formats::safetensors::SafetensorsFileHeader;
+    use hf_meta_format::formats::safetensors::SafetensorsFileHeader;
 
     fn digests(files: &[&str]) -> (Bytes, Bytes) {
         let mut hasher = LayoutHasher::default();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
-use hf_meta::count::RuleSet;
+use hf_meta_count::count::RuleSet;
 
 use super::badge::BadgeArgs;
 use super::connection::{ConnectionArgs, hiding};

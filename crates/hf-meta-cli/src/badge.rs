@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 use clap::ValueHint;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hf_meta::memory::MemoryOptions;
 use hf_meta::{CountReport, Error, Model};
 use hf_meta_badge::{Badge, BadgeOptions, Color, Logo, Metric, Style, Theme, UnknownChoice};
+use hf_meta_count::memory::MemoryOptions;
 
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
@@ -109,9 +109,7 @@ pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> CommandRe
     }
     let memory = MemoryOptions { context: args.context, ..MemoryOptions::default() };
     let memory = Some(memory).filter(|_| args.show == Metric::Memory);
-    let read = move |model: Model| async move {
-        memory.map_or(model.clone(), |memory| model.memory(memory)).count().await
-    };
+    let read = move |model: Model| async move { model.count().memory(memory).await };
     let endpoint = context.client.endpoint();
     let repos: Vec<_> = args.repos.iter().map(|repo| RepoArg::new(repo, None, endpoint)).collect();
     let selection = &args.selection;

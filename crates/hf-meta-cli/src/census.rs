@@ -14,11 +14,11 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use futures::FutureExt;
 use futures::future::{Either, select};
 use hf_meta::Client;
-use hf_meta::results::text::{counted, escape, parse_seconds, thousands};
 use hf_meta_census::{
     Census, CensusChange, CensusError, CensusProgress, CensusSummary, Listing, MAX_HEADER_BYTES,
     MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, verify,
 };
+use hf_meta_count::results::text::{counted, escape, parse_seconds, thousands};
 use serde_json::{Value, json};
 
 use super::connection::ConnectionArgs;

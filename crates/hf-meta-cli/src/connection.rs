@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use hf_meta::results::text::parse_seconds;
-use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy, environment_token};
+use hf_meta::internal::environment_token;
+use hf_meta::{Client, ClientBuilder, DiskCache, Error, RetryPolicy};
+use hf_meta_count::results::text::parse_seconds;
 
 /// The options for the connection to the Hub, before or after the name of a subcommand.
 #[derive(Debug, clap::Args)]
@@ -46,7 +47,7 @@ impl ConnectionArgs {
     /// Returns the origin of the token, for messages; `None` if there is no token.
     pub(crate) fn token_source(&self) -> Option<String> {
         let flag = self.token.as_ref().map(|_| "--token".to_owned());
-        flag.or_else(|| environment_token().map(|(_, source)| source))
+        flag.or_else(|| environment_token().map(|token| token.origin))
     }
 
     /// Builds a client from the environment and these options. If they are unusable, returns an offline client, which

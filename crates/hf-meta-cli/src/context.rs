@@ -8,11 +8,12 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
-use futures::stream::{self, StreamExt};
-use hf_meta::results::text::thousands;
-use hf_meta::results::{Finding, Plan};
-use hf_meta::{Client, Error, ErrorKind, Model, ResultOrder, Source, Weights};
+use futures::stream::StreamExt;
+use hf_meta::{Client, Error, ErrorKind, Model, Source, Weights};
+use hf_meta_count::results::text::thousands;
+use hf_meta_count::results::{Finding, Plan};
 
+use super::concurrent::in_order;
 use super::error_report::{print_note, print_source_error, print_warnings};
 use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::hints::{Hints, local_twin};
@@ -92,6 +93,8 @@ pub(crate) struct CommandContext {
     /// The error for sources that are not local, if the client cannot read them.
     pub(crate) unusable: Option<Error>,
     pub(crate) line: ProgressLine,
+    /// Returns the definition of all arguments.
+    pub(crate) definition: fn() -> clap::Command,
     /// The origin of the token.
     pub(crate) token_source: Option<String>,
     /// True if the subcommand has the option `--path`.
@@ -143,7 +146,8 @@ impl CommandContext {
         let (reading, selection) = (progress, sources.selection.clone());
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
-        let reads = move |client: Client, source: RepoArg| {
+        let client = self.client.clone();
+        let reads = move |source: RepoArg| {
             let (reading, shown) = (Arc::clone(&reading), Arc::clone(&reading));
             let model = match &unusable {
                 Some(error) if !source.is_local() => Err(error.clone()),
@@ -159,7 +163,7 @@ impl CommandContext {
             }
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
-        let mut reads = self.client.run_many(stream::iter(repos), jobs, ResultOrder::Input, reads);
+        let mut reads = in_order(repos, jobs, reads);
         let (mut status, mut failed, mut unreadable) = (ExitStatus::Success, 0, 0);
         while let Some((source, result)) = reads.next().await {
             let is_read = result.is_ok();
@@ -218,7 +222,10 @@ impl CommandContext {
         if self.ends_with_page.take() && io::stdout().is_terminal() {
             print_to_stderr("");
         }
-        print_source_error(source, error, sources.repos.len() > 1, self);
+        // A hint is printed only for the first error of a kind.
+        let is_new = self.explained.borrow_mut().insert(error.kind());
+        let hint = self.hints().hint(source, error).filter(|_| is_new);
+        print_source_error(source, error, sources.repos.len() > 1, hint.as_deref());
         Ok(failed.status)
     }
 
@@ -248,7 +255,7 @@ impl CommandContext {
     /// Returns the conditions for hints.
     pub(crate) fn hints(&self) -> Hints {
         Hints {
-            is_module: false,
+            definition: Some(self.definition),
             endpoint: self.client.endpoint().clone(),
             token_source: self.token_source.clone(),
             has_path: self.has_path,

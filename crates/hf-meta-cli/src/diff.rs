@@ -7,11 +7,11 @@ use std::io;
 
 use anstyle::Style;
 use clap::ValueHint;
-use hf_meta::results::CountReport;
-use hf_meta::results::diff::{
+use hf_meta_count::results::CountReport;
+use hf_meta_count::results::diff::{
     ChangeGroup, ChangeKind, Diff, QuantizedLinear, RenamedPrefix, TensorChange, TensorState,
 };
-use hf_meta::results::text::{bytes, counted, escape, thousands};
+use hf_meta_count::results::text::{bytes, counted, escape, thousands};
 
 use super::context::CommandContext;
 use super::exit::{CommandResult, ExitStatus};

@@ -5,10 +5,9 @@ use std::mem::take;
 
 use anstyle::Style;
 use hf_meta::Error;
-use hf_meta::results::text::{escape, thousands};
-use hf_meta::results::{Finding, Severity};
+use hf_meta_count::results::text::{escape, thousands};
+use hf_meta_count::results::{Finding, Severity};
 
-use super::context::CommandContext;
 use super::exit::CommandError;
 use super::hints::client_hint;
 use super::output::causes;
@@ -19,13 +18,12 @@ use super::terminal::{BOLD, CYAN, RED, TerminalSize, YELLOW, wrap_after_label};
 /// The maximum number of findings to print. The JSON has all of them.
 const MAX_FINDINGS: usize = 5;
 
-/// Prints the error of a source to stderr, in one line if there are several sources. The hint is printed only for the first
-/// error of a kind.
+/// Prints the error of a source to stderr, in one line if there are several sources.
 pub(crate) fn print_source_error(
     source: &RepoArg,
     error: &Error,
     several: bool,
-    context: &CommandContext,
+    hint: Option<&str>,
 ) {
     let (mut message, mut causes) = (error.to_string(), causes(error));
     if source.source.is_err() {
@@ -40,9 +38,7 @@ pub(crate) fn print_source_error(
     if let Some(line) = source.line {
         message = format!("line {line}: {message}");
     }
-    let hint = context.hints().hint(source, error);
-    let is_new = context.explained.borrow_mut().insert(error.kind());
-    print_error(&message, &causes, hint.as_deref().filter(|_| is_new));
+    print_error(&message, &causes, hint);
 }
 
 /// Prints an error that is not about a source to stderr.

@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
-use hf_meta::formats::safetensors::{
-    DetectedFormat, HeaderError, HeaderErrorKind, IndexError, IndexErrorKind,
-};
-use hf_meta::formats::weight_sets::{SPLIT_FILE, is_part_of_file};
-use hf_meta::results::text::duration;
 use hf_meta::{
     Endpoint, Error, ErrorKind, HttpErrorKind, HubCacheMiss, QuantizationNotFound, Source,
     UnsupportedWeights,
 };
+use hf_meta_count::results::text::duration;
+use hf_meta_format::formats::safetensors::{
+    DetectedFormat, HeaderError, HeaderErrorKind, IndexError, IndexErrorKind,
+};
+use hf_meta_format::formats::weight_sets::{SPLIT_FILE, is_part_of_file};
 
-use super::args::Args;
 use super::output::joined;
 use super::repos::RepoArg;
 
@@ -43,8 +42,8 @@ const DOWNLOAD: &str = "run `hf download {repo}` to download it; to read it from
 /// The conditions of a call that hints depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct Hints {
-    /// True for calls of the Python module, whose options are arguments.
-    pub(crate) is_module: bool,
+    /// Returns the definition of all arguments; `None` for calls of the Python module, whose options are arguments.
+    pub(crate) definition: Option<fn() -> clap::Command>,
     pub(crate) endpoint: Endpoint,
     /// The origin of the token.
     pub(crate) token_source: Option<String>,
@@ -64,7 +63,7 @@ pub fn module_hint(
     has_path: bool,
 ) -> Option<String> {
     let (endpoint, source) = (endpoint.clone(), RepoArg::new(source.as_ref(), None, endpoint));
-    let hints = Hints { is_module: true, endpoint, token_source, has_path, uses_cache: true };
+    let hints = Hints { definition: None, endpoint, token_source, has_path, uses_cache: true };
     hints.hint(&source, error)
 }
 
@@ -78,7 +77,7 @@ impl Hints {
             .or_else(|| misspelled_command(source, error, self))
             .or_else(|| choices(source, error, self))
             .or_else(|| self.filled(source, error))?;
-        Some(with_options(&hint, self.is_module))
+        Some(with_options(&hint, self.definition.is_none()))
     }
 
     /// Returns the hint for an error about a source: from its details, or else from its kind. Its names in braces are
@@ -217,7 +216,9 @@ fn kind_hint(source: &RepoArg, error: &Error, context: &Hints) -> Option<&'stati
     let has_token = context.token_source.is_some();
     Some(match error.kind() {
         ErrorKind::InvalidSource if source.source.is_ok() => return None,
-        ErrorKind::InvalidSource if source.display.contains(',') && !context.is_module => {
+        ErrorKind::InvalidSource
+            if source.display.contains(',') && context.definition.is_some() =>
+        {
             "for a table with commas, use --from FILE (`-` for stdin) and set --column to the \
              column that contains the names"
         }
@@ -299,10 +300,10 @@ pub(crate) fn local_twin(source: &RepoArg) -> Option<String> {
 /// Suggests the subcommand that the user probably meant, if a repository is missing.
 fn misspelled_command(source: &RepoArg, error: &Error, context: &Hints) -> Option<String> {
     let name = &source.display;
-    if context.is_module || error.kind() != ErrorKind::RepoNotFound || name.contains('/') {
+    if error.kind() != ErrorKind::RepoNotFound || name.contains('/') {
         return None;
     }
-    let definition = Args::definition();
+    let definition = context.definition?();
     let mut options = definition.get_arguments().filter_map(clap::Arg::get_long);
     if options.any(|option| option == name) {
         return Some(format!("did you mean the option `--{name}`?"));

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
-use hf_meta::results::text::escape;
 use hf_meta::{CountReport, Error, Model, Weights};
+use hf_meta_count::results::text::escape;
 
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::error_report::print_warning;
@@ -191,11 +191,13 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
         return overview(args, format, sources, context).await;
     }
     let (list_sets, memory) = (args.sets, args.memory);
-    let with_options = move |model: Model| memory.apply(model.other_sets(list_sets));
+    let memory = memory.options();
     let mut answers = Answers::default();
     // Other views show no headers, so none are kept in memory.
     if tensors || tree || metadata || (json && !args.summary) {
-        let read = move |model| async move { with_options(model).inspect().await };
+        let read = move |model: Model| async move {
+            model.other_sets(list_sets).inspect().memory(memory).await
+        };
         let print = |source: &RepoArg, weights: Result<Weights, Error>| {
             let weights = weights?;
             write_headers(args, repos.len() > 1, &weights, context)?;
@@ -213,12 +215,13 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
     }
     let write = if explain {
         explain::write
-    } else if memory.is_selected() {
+    } else if memory.is_some() {
         memory::write
     } else {
         parameters::write
     };
-    let read = move |model| async move { with_options(model).count().await };
+    let read =
+        move |model: Model| async move { model.other_sets(list_sets).count().memory(memory).await };
     let print = |source: &RepoArg, report: Result<CountReport, Error>| {
         let report = report?;
         if is_json {
@@ -316,8 +319,8 @@ async fn overview(
         rows.push(row);
         Ok(())
     };
-    let (memory, mut answers) = (args.memory, Answers::default());
-    let read = move |model: Model| async move { memory.apply(model).count().await };
+    let (memory, mut answers) = (args.memory.options(), Answers::default());
+    let read = move |model: Model| async move { model.count().memory(memory).await };
     let collect = |source: &RepoArg, result: Result<CountReport, Error>| {
         add(match &result {
             Ok(report) => OverviewRow::from_report(report),

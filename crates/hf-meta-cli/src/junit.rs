@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use hf_meta::results::text::escape;
-use hf_meta::results::{Finding, Severity};
 use hf_meta::{Error, VerifyReport};
+use hf_meta_count::results::text::escape;
+use hf_meta_count::results::{Finding, Severity};
 
 use super::output::message_with_causes;
 use super::repos::RepoArg;

@@ -8,6 +8,7 @@ mod args;
 mod badge;
 #[cfg(feature = "census")]
 mod census;
+mod concurrent;
 mod connection;
 mod context;
 mod diff;
@@ -45,7 +46,7 @@ use self::terminal::apply_color;
 /// Runs the command and returns its exit code. The first argument is the program name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    if let Some(answered) = local_commands::answer_shell(&arguments) {
+    if let Some(answered) = local_commands::answer_shell(&arguments, Args::definition) {
         return answered.map_or(ExitStatus::LocalIo, |()| ExitStatus::Success) as u8;
     }
     let args = Args::from_arguments(&arguments).unwrap_or_else(|error| error.exit());
@@ -94,9 +95,11 @@ async fn dispatch(args: &Args, line: ProgressLine) -> CommandResult {
         Some(Command::Metadata(command)) => metadata::run(command, &context(args, line)?).await,
         Some(Command::Cache(command)) => local_commands::cache(command),
         Some(Command::Completions(shell)) => local_commands::completions(shell),
-        Some(Command::Man(man)) => local_commands::man(man),
+        Some(Command::Man(man)) => local_commands::man(man, Args::definition()),
         #[cfg(feature = "server")]
-        Some(Command::Serve(serve)) => serve::run(serve, &args.connection).await,
+        Some(Command::Serve(serve)) => {
+            serve::run(serve, &args.connection, &Args::definition()).await
+        }
     }
 }
 
@@ -108,6 +111,7 @@ fn context(args: &Args, line: ProgressLine) -> CommandResult<CommandContext> {
         client,
         unusable,
         line,
+        definition: Args::definition,
         token_source: args.connection.token_source(),
         has_path: !matches!(args.command, Some(Command::Diff(_) | Command::Metadata(_))),
         uses_cache,

@@ -14,10 +14,9 @@ use clap::Subcommand;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 use clap_mangen::Man;
-use hf_meta::results::text::{bytes, counted, escape};
 use hf_meta::{DiskCache, DiskUsage};
+use hf_meta_count::results::text::{bytes, counted, escape};
 
-use super::args::Args;
 use super::connection::hiding;
 use super::exit::{CommandResult, ExitStatus, failed_to};
 use super::output::{Page, print_bytes};
@@ -69,8 +68,8 @@ fn manage(cache: &DiskCache, command: &CacheCommand) -> io::Result<String> {
 }
 
 /// Prints the manual page of the command, or writes all pages.
-pub(crate) fn man(args: &ManArgs) -> CommandResult {
-    let command = without_help(Args::definition());
+pub(crate) fn man(args: &ManArgs, definition: clap::Command) -> CommandResult {
+    let command = without_help(definition);
     if let Some(folder) = &args.output {
         let mut command = command.disable_help_subcommand(true);
         command.build();
@@ -152,7 +151,10 @@ pub(crate) fn completions(args: &CompletionsArgs) -> CommandResult {
 }
 
 /// Prints the candidates for the last word if a shell requests them. Returns `None` if it does not.
-pub(crate) fn answer_shell(arguments: &[OsString]) -> Option<io::Result<()>> {
+pub(crate) fn answer_shell(
+    arguments: &[OsString],
+    definition: fn() -> clap::Command,
+) -> Option<io::Result<()>> {
     let name = env::var(SHELL_VARIABLE).ok()?;
     let shells = Shells::builtins();
     let shell = shells.completer(&name)?;
@@ -163,7 +165,7 @@ pub(crate) fn answer_shell(arguments: &[OsString]) -> Option<io::Result<()>> {
     let word = words.get(index.unwrap_or(words.len().saturating_sub(1)));
     // Offers options only for words that begin with `-`, or if nothing else fits.
     let is_option = word.is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
-    let mut command = Args::definition();
+    let mut command = definition();
     if !is_option {
         command = hiding(command, |arg| !arg.is_positional());
     }

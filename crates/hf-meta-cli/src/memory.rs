@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::io;
 
 use clap::ArgGroup;
-use hf_meta::memory::{
+use hf_meta::CountReport;
+use hf_meta_count::memory::{
     self, CacheDtype, CacheError, ContextSource, Engine, Fit, GpuShare, Memory, MemoryComponent,
     MemoryOptions, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan,
 };
-use hf_meta::results::text::{bytes, counted, escape, thousands};
-use hf_meta::{CountReport, Model};
+use hf_meta_count::results::text::{bytes, counted, escape, thousands};
 
 use super::exit::ExitStatus;
 use super::output::Page;
@@ -88,10 +88,10 @@ impl MemoryArgs {
         has_vllm_option && self.engine != Some(Engine::Vllm)
     }
 
-    /// Adds the options to a model.
-    pub(crate) fn apply(&self, model: Model) -> Model {
+    /// Returns the conditions for which to compute the memory; `None` if it is not part of the output.
+    pub(crate) fn options(&self) -> Option<MemoryOptions> {
         if !self.is_selected() {
-            return model;
+            return None;
         }
         let Self { context, batch, cache_dtype, fit: budget, .. } = *self;
         let (engine, default) = (self.engine.unwrap_or_default(), VllmOptions::default());
@@ -103,7 +103,7 @@ impl MemoryArgs {
                 .unwrap_or(default.gpu_memory_utilization),
             ..default
         };
-        model.memory(MemoryOptions { context, batch, cache_dtype, engine, vllm, budget })
+        Some(MemoryOptions { context, batch, cache_dtype, engine, vllm, budget })
     }
 }
 

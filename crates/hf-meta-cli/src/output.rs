@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::iter::successors;
 
 use anstyle::Style;
-use hf_meta::results::text::{bytes, escape, thousands};
 use hf_meta::{Error, WeightSet};
+use hf_meta_count::results::text::{bytes, escape, thousands};
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
@@ -186,7 +186,7 @@ impl Formatter for EscapingFormatter {
     }
 }
 
-/// Returns whether to escape a character. [`escape`](hf_meta::results::text::escape) escapes the same characters.
+/// Returns whether to escape a character. [`escape`](hf_meta_count::results::text::escape) escapes the same characters.
 fn needs_escape(c: char) -> bool {
     !c.is_ascii_graphic() && c != ' ' && c.escape_debug().count() > 1
 }
@@ -204,8 +204,8 @@ pub(crate) fn message_with_causes(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hf_meta::results::diff::Diff;
     use hf_meta::{CountReport, VerifyReport, Weights};
+    use hf_meta_count::results::diff::Diff;
     use schemars::JsonSchema;
     use schemars::generate::SchemaSettings;
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use hf_meta::formats::Format;
-use hf_meta::formats::gguf::Gguf;
-use hf_meta::results::Finding;
-use hf_meta::results::VerifiedSet;
 use hf_meta::{Endpoint, Error, RepoPath, VerifyReport};
+use hf_meta_count::results::Finding;
+use hf_meta_count::results::VerifiedSet;
+use hf_meta_format::formats::Format;
+use hf_meta_format::formats::gguf::Gguf;
 use serde_json::{Value, json};
 
 use super::error_report::severity_label;

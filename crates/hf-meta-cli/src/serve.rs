@@ -7,13 +7,12 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures::FutureExt;
-use hf_meta::results::text::parse_seconds;
 use hf_meta::{AddressPolicy, Client, DiskCache, RetryPolicy, Source};
+use hf_meta_count::results::text::parse_seconds;
 use hf_meta_server::{RedisCache, Service, ServiceConfig};
 use signal_hook::consts::SIGINT;
 use tokio::net::TcpListener;
 
-use super::args::Args;
 use super::connection::ConnectionArgs;
 use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
 use super::output::Page;
@@ -152,11 +151,15 @@ pub(crate) fn define(serve: clap::Command) -> clap::Command {
     })
 }
 
-pub(crate) async fn run(args: &ServeArgs, connection: &ConnectionArgs) -> CommandResult {
+pub(crate) async fn run(
+    args: &ServeArgs,
+    connection: &ConnectionArgs,
+    definition: &clap::Command,
+) -> CommandResult {
     if variable("PORT").is_some() && PLATFORM_ADDRESS.is_none() {
         return Err(CommandError::usage("PORT is not a port number"));
     }
-    warn_unknown_variables();
+    warn_unknown_variables(definition);
     let cache = cache(args, connection)?;
     let client = client(args, connection, cache.as_ref())?;
     let first = signal()?;
@@ -209,9 +212,8 @@ fn log_start(address: SocketAddr, client: &Client, cache: Option<&HeaderCache>) 
 }
 
 /// Warns about variables that look like a setting of the service and are none.
-fn warn_unknown_variables() {
-    let command = Args::definition();
-    let serve = command.get_subcommands().find(|command| command.get_name() == "serve");
+fn warn_unknown_variables(definition: &clap::Command) {
+    let serve = definition.get_subcommands().find(|command| command.get_name() == "serve");
     let args = serve.into_iter().flat_map(clap::Command::get_arguments);
     let known: Vec<_> = args
         .filter(|arg| !arg.is_global_set() && arg.get_action().takes_values())

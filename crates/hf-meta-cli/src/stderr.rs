@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hf_meta::results::text::{counted, duration, escape, thousands};
 use hf_meta::{Client, Progress};
+use hf_meta_count::results::text::{counted, duration, escape, thousands};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::ValueHint;
-use hf_meta::formats::WeightsKind;
-use hf_meta::results::text::{counted, escape, thousands};
-use hf_meta::results::{Finding, Severity};
-use hf_meta::results::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta::{Error, ErrorKind, Model, Source, VerifyReport, WeightSet};
+use hf_meta_count::results::text::{counted, escape, thousands};
+use hf_meta_count::results::{Finding, Severity};
+use hf_meta_count::results::{ParameterSources, VerifiedSet, is_complete, is_valid};
+use hf_meta_format::formats::WeightsKind;
 
 use super::context::{CommandContext, SelectionArgs, Sources, plans};
 use super::error_report::{print_warning, severity_label};
@@ -123,7 +123,7 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     if status != ExitStatus::Success {
         return Ok(status);
     }
-    let read = move |model: Model| async move { model.all_sets(all).verify().await };
+    let read = move |model: Model| async move { model.verify().all_sets(all).await };
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| {
         if args.changed && report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoWeights)
         {

@@ -191,6 +191,8 @@ pub struct Part {
     pub file_size: Option<u64>,
     /// The commit of the file, if the server reports it.
     pub commit: Option<CommitSha>,
+    /// The SHA-256 hash of the whole file in hexadecimal, if the server reports it.
+    pub sha256: Option<String>,
 }
 
 /// A whole file.

@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
-use hf_meta::results::Plan;
-use hf_meta::results::diff::Diff;
+use hf_meta::internal::environment_token;
 use hf_meta::{
     CacheMode, Client, ClientBuilder, DiskCache, Endpoint, ErrorKind, Model, RetryPolicy, Source,
-    environment_token,
 };
 use hf_meta_census::arrow_array::RecordBatch;
 use hf_meta_census::{
     Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, MAX_HEADER_BYTES,
     MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, read_batch, verify,
 };
+use hf_meta_count::results::Plan;
+use hf_meta_count::results::diff::Diff;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -64,7 +64,7 @@ impl Request {
     /// Returns the origin of the token.
     fn token_source(&self) -> Option<String> {
         match self.token.as_deref() {
-            None => environment_token().map(|(_, source)| source),
+            None => environment_token().map(|token| token.origin),
             Some("") => None,
             Some(_) => Some("`token`".to_owned()),
         }
@@ -183,13 +183,10 @@ impl Engine {
             if !cache {
                 model = model.cache_mode(CacheMode::Bypass);
             }
-            if let Some(options) = options {
-                model = model.memory(options);
-            }
             let json = if headers {
-                model.inspect().await.map(|weights| to_json(&weights))
+                model.inspect().memory(options).await.map(|weights| to_json(&weights))
             } else {
-                model.count().await.map(|report| to_json(&report))
+                model.count().memory(options).await.map(|report| to_json(&report))
             };
             json.map_err(about(0))?.map_err(CallError::from)
         })
@@ -213,9 +210,9 @@ impl Engine {
             let base = base.map(|base| model(&client, &base, timeout)).transpose();
             let base = base.map_err(about(1))?;
             let model = model(&client, &source, timeout).map_err(about(0))?;
-            let model = model.all_sets(all).format(weights.as_deref());
+            let model = model.format(weights.as_deref());
             let model = model.revision(revision.as_deref()).path(path.as_deref());
-            let mut report = model.verify().await.map_err(about(0))?;
+            let mut report = model.verify().all_sets(all).await.map_err(about(0))?;
             if let Some(base) = base {
                 report.check_base(&base.inspect().await.map_err(about(1))?);
             }

@@ -4,9 +4,9 @@ use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 
-use hf_meta::formats::chain;
 use hf_meta::{Error, ErrorKind};
 use hf_meta_census::CensusError;
+use hf_meta_format::formats::chain;
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 

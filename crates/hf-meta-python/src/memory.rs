@@ -1,6 +1,6 @@
 //! The arguments `memory` and `fit`, and their options.
 
-use hf_meta::memory::{Engine, MemoryOptions};
+use hf_meta_count::memory::{Engine, MemoryOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

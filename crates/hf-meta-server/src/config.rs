@@ -11,7 +11,7 @@ use thiserror::Error;
 use url::Url;
 
 #[cfg(feature = "clap")]
-use hf_meta::results::text::parse_seconds;
+use hf_meta_count::results::text::parse_seconds;
 
 /// Parses a number of seconds, which may be 0.
 #[cfg(feature = "clap")]

@@ -6,9 +6,9 @@ use axum::http::StatusCode;
 use serde::Serialize;
 
 use super::reply::{CachePolicy, Reply};
-use hf_meta::formats::weight_sets::WeightSet;
 use hf_meta::{Error, ErrorKind, HttpErrorKind, HubReportedCount};
 use hf_meta_badge::{Badge, Metric, MetricValues, short_reason};
+use hf_meta_format::formats::weight_sets::WeightSet;
 
 /// A failure: an error in JSON, a placeholder on a badge, and a message on the page.
 #[derive(Debug)]

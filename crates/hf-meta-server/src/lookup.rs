@@ -18,8 +18,8 @@ use super::metrics::{ResultSource, ServerMetrics};
 use super::results::{Results, SharedLookup};
 use super::token_buckets::TokenBuckets;
 use super::weights_query::WeightsQuery;
-use hf_meta::formats::chain;
 use hf_meta::{CacheMode, Client, Endpoint, Error, ErrorKind};
+use hf_meta_format::formats::chain;
 
 /// Answers queries from memory or from the Hub.
 pub(super) struct Lookups {
@@ -221,7 +221,7 @@ impl Lookups {
             .budget(Arc::clone(budget))
             .large_calls(&self.limits.large_calls)
             .cache_mode(if is_outdated { CacheMode::Revalidate } else { CacheMode::Default });
-        let error = match model.count().await {
+        let error = match model.count().memory(query.memory()).await {
             Ok(report) => {
                 if report.fetch.stale {
                     self.outage.failed(&"an expired result of the header cache was used");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::failure::Failure;
-use hf_meta::formats::weight_sets::WeightSet;
-use hf_meta::results::CountReport;
+use hf_meta_count::results::CountReport;
+use hf_meta_format::formats::weight_sets::WeightSet;
 
 /// The approximate size of a failure without weight sets, in bytes.
 const SMALL_RESULT_BYTES: usize = 2_048;

@@ -176,8 +176,8 @@ mod tests {
     use super::*;
     use crate::failure::Failure;
     use crate::weights_query::QueryString;
-    use hf_meta::formats::Formats;
-    use hf_meta::formats::weight_sets::{Layout, ListedFile};
+    use hf_meta_format::formats::Formats;
+    use hf_meta_format::formats::weight_sets::{Layout, ListedFile};
 
     #[test]
     fn a_result_of_most_of_the_memory_is_stored() {

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
-use hf_meta::formats::RepoPath;
-use hf_meta::memory::{MemoryOptions, parse_size, parse_tokens};
-use hf_meta::results::Plan;
 use hf_meta::{Client, Model};
 use hf_meta::{CommitSha, Endpoint, RepoId, Revision, Source};
 use hf_meta_badge::Metric;
+use hf_meta_count::memory::{MemoryOptions, parse_size, parse_tokens};
+use hf_meta_count::results::Plan;
+use hf_meta_format::formats::RepoPath;
 
 use super::failure::Failure;
 
@@ -96,8 +96,12 @@ impl WeightsQuery {
 
     /// Returns the model to read, with as few requests as possible.
     pub(super) fn model(&self, client: &Client) -> Model {
-        let model = client.source(self.source()).plan(Plan::Prefetch);
-        self.memory.map_or(model.clone(), |memory| model.memory(memory))
+        client.source(self.source()).plan(Plan::Prefetch)
+    }
+
+    /// Returns the conditions for which to compute the memory of the model, if it is requested.
+    pub(super) fn memory(&self) -> Option<MemoryOptions> {
+        self.memory
     }
 
     /// Returns the source of the weights.

@@ -12,6 +12,7 @@ use hf_meta_format::{CommitSha, RepoId, RepoPath};
 use hf_meta_inspect::{BoxFuture, Error, ErrorKind, Files, Listing, Loaded, Part, shared};
 use wasm_bindgen::prelude::*;
 
+use super::json::json;
 use super::options::Options;
 
 #[wasm_bindgen]
@@ -138,7 +139,7 @@ impl JsFiles {
             error => error.to_string(),
         };
         let sets = match error {
-            Error::SeveralSets { sets, .. } => Some(super::json(sets)),
+            Error::SeveralSets { sets, .. } => Some(json(sets)),
             _ => None,
         };
         self.0.reader.failure(error.code(), &message, sets)
@@ -191,7 +192,7 @@ impl Files for JsFiles {
             let read = self.0.reader.read(path.as_str(), range.start, range.end).await;
             let part = read.map_err(|failure| self.error(failure, Some((path, None))))?;
             let (bytes, file_size) = (part.bytes(), part.size());
-            Ok(Part { bytes, file_size, commit: self.0.commit.clone() })
+            Ok(Part { bytes, file_size, commit: self.0.commit.clone(), sha256: None })
         })
     }
 

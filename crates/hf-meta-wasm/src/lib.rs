@@ -9,11 +9,13 @@
 //! | module | content |
 //! |---|---|
 //! | `js_files` | the files of a commit, read by JavaScript, and errors |
+//! | `json` | the JSON of results |
 //! | `options` | the options of a call |
 
 #![cfg(target_family = "wasm")]
 
 mod js_files;
+mod json;
 mod options;
 
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use wasm_bindgen::prelude::*;
 
 use self::js_files::JsFiles;
 pub use self::js_files::{Failure, Reader};
+use self::json::json;
 use self::options::Options;
 
 /// A checkpoint whose headers were read.
@@ -187,9 +190,4 @@ pub fn is_public_hub(host: &str) -> bool {
 #[wasm_bindgen(js_name = "addTables")]
 pub fn add_tables(tables: String) {
     hf_meta_count::add_tables(tables);
-}
-
-/// Serializes a result. All maps have text as keys, so serialization cannot fail.
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Refused calls: by limits, by the Hub, or before the first request.
 
-use hf_meta::formats::safetensors::HeaderErrorKind;
 use hf_meta::{Client, Error};
+use hf_meta_format::formats::safetensors::HeaderErrorKind;
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{self, error_chain};

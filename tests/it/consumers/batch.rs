@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::io::{self, Write};
+use std::pin::pin;
 
 use futures::stream::{self, StreamExt};
-use hf_meta::{Client, RepoId, ResultOrder};
+use hf_meta::{Client, RepoId};
 use serde_json::json;
 
 /// Returns the repositories of an earlier run that need not be read again.
@@ -22,12 +23,11 @@ pub(crate) async fn run(
     done: &HashSet<RepoId>,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let rest: Vec<_> = repos.into_iter().filter(|repo| !done.contains(repo)).collect();
-    let count = |client: Client, repo: RepoId| async move {
+    let counts = repos.into_iter().filter(|repo| !done.contains(repo)).map(async |repo| {
         let counted = client.model(&repo).plan(hf_meta::Plan::Prefetch).count().await;
         (repo, counted)
-    };
-    let mut results = client.run_many(stream::iter(rest), 32, ResultOrder::Completion, count);
+    });
+    let mut results = pin!(stream::iter(counts).buffer_unordered(32));
     while let Some((repo, result)) = results.next().await {
         let row = match result {
             Ok(report) => json!({ "repo": repo, "parameters": report.parameter_count.total() }),

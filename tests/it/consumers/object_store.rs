@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use hf_meta::count::Configs;
-use hf_meta::formats::safetensors::{DEFAULT_HEADER_LIMIT, header_range};
 use hf_meta::{RepoPath, SafetensorsFileHeader, SafetensorsIndexJson, SafetensorsParseFromRepo};
+use hf_meta_count::count::Configs;
+use hf_meta_format::formats::safetensors::{DEFAULT_HEADER_LIMIT, header_range};
 
 /// Any error of this program.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;

@@ -2,9 +2,9 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use hf_meta::count::Counter;
-use hf_meta::formats::safetensors::Safetensors;
-use hf_meta::formats::{Format, read_header};
+use hf_meta_count::count::Counter;
+use hf_meta_format::formats::safetensors::Safetensors;
+use hf_meta_format::formats::{Format, read_header};
 
 use super::object_store::Result;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hf_meta::formats::safetensors::{HeaderError, HeaderErrorKind};
+use hf_meta_format::formats::safetensors::{HeaderError, HeaderErrorKind};
 
 use super::reading::{Entry, Reading};
 use super::tree::reference_knows;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hf_meta::count::Counter;
-use hf_meta::formats::safetensors::{
+use hf_meta::{SafetensorsFileHeader, TensorInfo};
+use hf_meta_count::count::Counter;
+use hf_meta_format::formats::safetensors::{
     DEFAULT_HEADER_LIMIT, HeaderError, HeaderErrorKind, header_range,
 };
-use hf_meta::{SafetensorsFileHeader, TensorInfo};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Metadata, SafeTensorError};
 

@@ -1,7 +1,7 @@
 //! Short names of errors, for the matrix.
 
-use hf_meta::formats::chain;
 use hf_meta::{Error, ErrorKind, HttpError, HttpErrorKind};
+use hf_meta_format::formats::chain;
 
 /// Returns the short name of an error.
 pub(crate) fn name(error: &Error) -> String {

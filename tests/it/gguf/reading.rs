@@ -2,13 +2,13 @@
 
 use std::fs::File as DiskFile;
 
-use hf_meta::count::Configs;
-use hf_meta::formats::{HeaderErrorKind, WeightsKind};
-use hf_meta::results::{Finding, Severity};
-use hf_meta::steps::ReportBuilder;
 use hf_meta::{
     Client, CountReport, DiskCache, Dtype, Error, Model, QuantizationNotFound, Source, Weights,
 };
+use hf_meta_count::count::Configs;
+use hf_meta_count::results::{Finding, Severity};
+use hf_meta_count::steps::ReportBuilder;
+use hf_meta_format::formats::{HeaderErrorKind, WeightsKind};
 
 use super::FileFigures;
 use crate::hub::{File, Host, LocalHub, Repo};

@@ -1,6 +1,6 @@
 //! `verify` finds what `llama.cpp` does not load, and nothing in files that it wrote.
 
-use hf_meta::results::{Finding, Severity};
+use hf_meta_count::results::{Finding, Severity};
 
 use super::complete_files;
 use crate::hub::{File, LocalHub, Repo};

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use futures::stream::{self, StreamExt as _};
-use hf_meta::ResultOrder;
 
 use crate::generated::{GeneratedModels, ModelKind};
 use crate::hub::LocalHub;
@@ -21,16 +20,12 @@ async fn counts_match_the_architecture() {
     }
     models.push();
     let truths = indices.iter().map(|index| models.truth(*index));
-    let results = support::client(&hub).run_many(
-        stream::iter(truths),
-        16,
-        ResultOrder::Completion,
-        |client, truth| async move {
-            let result = client.model(&truth.repo).count().await;
-            (truth, result)
-        },
-    );
-    let results: Vec<_> = results.collect().await;
+    let client = support::client(&hub);
+    let counts = truths.map(async |truth| {
+        let result = client.model(&truth.repo).count().await;
+        (truth, result)
+    });
+    let results: Vec<_> = stream::iter(counts).buffer_unordered(16).collect().await;
     assert!(results.len() > 130, "{}", results.len());
     for (truth, result) in results {
         let counted = match &result {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
-use hf_meta::ResultOrder;
 
 use super::{CONFIG, get_from, model};
 use crate::generated::GeneratedModels;
@@ -42,16 +41,12 @@ async fn check_calls(calls: u64, window: Duration) {
     let hub = hub.start().unwrap();
     let truths = (0..calls).map(|index| models.truth(index));
     let jobs = usize::try_from(calls).unwrap();
-    let results = support::client(&hub).run_many(
-        stream::iter(truths),
-        jobs,
-        ResultOrder::Completion,
-        |client, truth| async move {
-            let result = client.model(&truth.repo).count().await;
-            (truth, result)
-        },
-    );
-    let results: Vec<_> = results.collect().await;
+    let client = support::client(&hub);
+    let counts = truths.map(async |truth| {
+        let result = client.model(&truth.repo).count().await;
+        (truth, result)
+    });
+    let results: Vec<_> = stream::iter(counts).buffer_unordered(jobs).collect().await;
     for (truth, result) in results {
         let counted = match &result {
             Ok(report) => Ok(report.parameter_count.total()),

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use hf_meta::count::{Configs, CountBreakdown, Counter};
 use hf_meta::{ParameterCount, SafetensorsFileHeader};
+use hf_meta_count::count::{Configs, CountBreakdown, Counter};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -2,11 +2,11 @@
 
 use std::error::Error;
 
-use hf_meta::formats::safetensors::{DEFAULT_HEADER_LIMIT, header_range};
 use hf_meta::{
     CommitSha, Endpoint, RepoId, RepoPath, Revision, SafetensorsFileHeader, SafetensorsIndexJson,
     Source,
 };
+use hf_meta_format::formats::safetensors::{DEFAULT_HEADER_LIMIT, header_range};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hf_meta::count::{Configs, Counter};
+use hf_meta_count::count::{Configs, Counter};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

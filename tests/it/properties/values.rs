@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hf_meta::count::{Counter, DtypeCount, ParameterCount};
 use hf_meta::{SafetensorsFileHeader, SafetensorsIndexJson, TensorInfo};
+use hf_meta_count::count::{Counter, DtypeCount, ParameterCount};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

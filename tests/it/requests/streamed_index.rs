@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
-use hf_meta::formats::safetensors::IndexErrorKind;
 use hf_meta::{Client, ClientBuilder, DiskCache, Error, Progress, RetryPolicy};
+use hf_meta_format::formats::safetensors::IndexErrorKind;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -128,7 +128,7 @@ async fn the_first_shard_predicts_the_others() {
         }
         is_index(request).then_some(Fault::StallInBody { after: first })
     });
-    let call = Box::pin(client(&hub).build().unwrap().model("org/model").verify());
+    let call = Box::pin(client(&hub).build().unwrap().model("org/model").verify().into_future());
     let all_read = Box::pin(async {
         for _ in 0..3 {
             read.recv().await.unwrap();
@@ -327,7 +327,7 @@ async fn long_headers_wait_for_the_end_of_the_index() {
         }
         sleep(Duration::from_millis(300)).await;
     });
-    match select(Box::pin(model.count()), waiting).await {
+    match select(model.count().into_future(), waiting).await {
         Either::Right(_) => assert_eq!(headers(), AT_ONCE),
         Either::Left((ended, _)) => panic!("the call ended: {ended:?}"),
     }

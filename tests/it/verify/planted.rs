@@ -1,6 +1,6 @@
 //! Defects that are planted one by one, and the findings of each.
 
-use hf_meta::results::Severity;
+use hf_meta_count::results::Severity;
 use serde_json::{Value, json};
 
 use super::{BLOOM, OTHER, SHARD, TENSOR, tie, verify};

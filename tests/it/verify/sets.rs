@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use hf_meta::results::{Finding, Severity};
 use hf_meta::{Client, Source, VerifyReport};
+use hf_meta_count::results::{Finding, Severity};
 use serde_json::{Value, json};
 
 use crate::cli::run;
@@ -30,7 +30,7 @@ fn listed_pipeline(id: &str) -> Repo {
 }
 
 async fn verify(hub: &LocalHub, id: &str, all: bool) -> VerifyReport {
-    support::client(hub).model(id).all_sets(all).verify().await.unwrap()
+    support::client(hub).model(id).verify().all_sets(all).await.unwrap()
 }
 
 /// Returns the paths of the checked sets, with the kinds of their findings, and of the unchecked sets.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use hf_meta::SafetensorsFileHeader;
-use hf_meta::results::text::{escape, thousands};
+use hf_meta_count::results::text::{escape, thousands};
 
 use crate::output::{Page, shortened};
 use crate::terminal::{DIM, GREEN, RED, width};

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::Read;
 
 use hf_meta::Weights;
-use hf_meta::formats::safetensors::{MAX_METADATA_VALUE, MetadataEdit};
-use hf_meta::metadata::Thumbnail;
+use hf_meta_format::formats::safetensors::{MAX_METADATA_VALUE, MetadataEdit};
+use hf_meta_format::metadata::Thumbnail;
 
 use super::changes::Changes;
 use crate::exit::{CommandError, CommandResult, failed_to};

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use hf_meta::formats::safetensors::{EditError, HeaderError};
+use hf_meta_format::formats::safetensors::{EditError, HeaderError};
 use thiserror::Error;
 
 use crate::exit::{CommandError, ExitStatus};

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hf_meta::formats::safetensors::{DEFAULT_HEADER_LIMIT, PREFIX_LENGTH};
+use hf_meta_format::formats::safetensors::{DEFAULT_HEADER_LIMIT, PREFIX_LENGTH};
 
 /// The first bytes of a journal, with the version of its layout.
 const MAGIC: &[u8; 16] = b"hf-meta edit 01\n";

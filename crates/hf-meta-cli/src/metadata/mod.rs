@@ -17,9 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clap::{Subcommand, ValueHint};
-use hf_meta::formats::safetensors::{MetadataEdit, edit_header, pad_header, padded_header};
-use hf_meta::results::text::{bytes, escape};
-use hf_meta::{SafetensorsFileHeader, Source, Weights, memory};
+use hf_meta::{SafetensorsFileHeader, Source, Weights};
+use hf_meta_count::memory;
+use hf_meta_count::results::text::{bytes, escape};
+use hf_meta_format::formats::safetensors::{MetadataEdit, edit_header, pad_header, padded_header};
 
 use self::changes::Changes;
 use self::disk::RealDisk;

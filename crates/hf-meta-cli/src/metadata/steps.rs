@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use hf_meta::formats::safetensors::PREFIX_LENGTH;
+use hf_meta_format::formats::safetensors::PREFIX_LENGTH;
 
 use super::error::MetadataError;
 use super::journal::{Journal, JournalState, MAX_JOURNAL, SideFiles};

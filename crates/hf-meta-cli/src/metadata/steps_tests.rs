@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use hf_meta::formats::safetensors::{MetadataEdit, edit_header, pad_header, padded_header};
+use hf_meta_format::formats::safetensors::{MetadataEdit, edit_header, pad_header, padded_header};
 
 use super::*;
 use crate::metadata::disk::RealDisk;

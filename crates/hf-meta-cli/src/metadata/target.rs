@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use hf_meta::SafetensorsFileHeader;
-use hf_meta::formats::safetensors::{
+use hf_meta_format::formats::safetensors::{
     DEFAULT_HEADER_LIMIT, HeaderError, PREFIX_LENGTH, header_range,
 };
 

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::io;
 
 use hf_meta::CountReport;
-use hf_meta::count::{CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, TensorGroup};
-use hf_meta::results::text::{counted, escape, size_of_model, thousands};
+use hf_meta_count::count::{CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, TensorGroup};
+use hf_meta_count::results::text::{counted, escape, size_of_model, thousands};
 
 use crate::output::{Page, if_any};
 use crate::table::{Shrink, Table};

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::io;
 
 use glob::Pattern;
-use hf_meta::results::text::{self, counted, escape, thousands};
 use hf_meta::{RepoPath, TensorInfo, Weights};
+use hf_meta_count::results::text::{self, counted, escape, thousands};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use hf_meta::metadata::{
+use hf_meta::{SafetensorsParseFromRepo, Weights};
+use hf_meta_count::results::text::{bytes, counted, escape, thousands};
+use hf_meta_format::metadata::{
     MAIN_TRAINING_KEYS, MODEL_SPEC_FIELDS, MODEL_SPEC_PREFIX, ModelSpec, TAG_FREQUENCY,
     TRAINING_PREFIX, TagFrequencies, Thumbnail, ThumbnailSummary,
 };
-use hf_meta::results::text::{bytes, counted, escape, thousands};
-use hf_meta::{SafetensorsParseFromRepo, Weights};
 use serde::Serialize;
 
 use crate::output::{Page, joined, shortened};

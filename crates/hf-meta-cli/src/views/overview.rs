@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io;
 
-use hf_meta::memory::{CacheError, ContextSource, Memory};
-use hf_meta::results::text::{bytes, escape, short, thousands};
 use hf_meta::{CountReport, Error};
+use hf_meta_count::memory::{CacheError, ContextSource, Memory};
+use hf_meta_count::results::text::{bytes, escape, short, thousands};
 use serde_json::{Value, to_value};
 
 use super::parameters::bits_per_parameter;

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io;
 
-use hf_meta::count::DtypeCount;
-use hf_meta::formats::weight_sets::shard_pattern;
-use hf_meta::formats::{ModelDescription, WeightsKind};
-use hf_meta::memory::CacheLayout;
-use hf_meta::results::Adapter;
-use hf_meta::results::text::{bytes, counted, escape, share, short, thousands};
 use hf_meta::{CountReport, WeightSet};
+use hf_meta_count::count::DtypeCount;
+use hf_meta_count::memory::CacheLayout;
+use hf_meta_count::results::Adapter;
+use hf_meta_count::results::text::{bytes, counted, escape, share, short, thousands};
+use hf_meta_format::formats::weight_sets::shard_pattern;
+use hf_meta_format::formats::{ModelDescription, WeightsKind};
 
 use super::explain;
 use crate::output::{Page, if_any, joined};

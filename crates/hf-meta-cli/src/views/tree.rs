@@ -3,9 +3,9 @@
 use std::io;
 
 use glob::Pattern;
-use hf_meta::results::text::{escape, share, thousands};
-use hf_meta::results::tree::{TreeContent, TreeModule};
 use hf_meta::{Tree, Weights};
+use hf_meta_count::results::text::{escape, share, thousands};
+use hf_meta_count::results::tree::{TreeContent, TreeModule};
 
 use super::parameters;
 use crate::output::Page;

@@ -261,6 +261,42 @@ impl CountSums {
         table
     }
 
+    /// Adds the doubts about integers and about shapes that look packed.
+    fn add_shape_doubts(&mut self, configs: &Configs) {
+        let integers = std::mem::take(&mut self.integers).finish(self.total.parameters);
+        self.add_doubts(integers);
+        if self.has_sign_of_quantizer(configs) {
+            self.add_doubts(self.shapes.finish());
+        }
+    }
+
+    /// Adds the groups of biases, and leaves out those that a quantizer added.
+    fn add_biases(&mut self) {
+        if let Some(module) = self.biases.doubt() {
+            let module = module.to_owned();
+            self.add_unresolved(&module, UnresolvedReason::UnknownBias, 0);
+        }
+        for (mut biases, is_added) in std::mem::take(&mut self.biases).finish() {
+            if is_added {
+                let class = CountedAs::AuxiliaryTensor(AuxiliaryTensor::Bias);
+                leave_out(&mut biases, class, &mut self.total);
+            }
+            self.groups.push(biases);
+        }
+    }
+
+    /// Sorts the groups, joins equal ones, and sorts the kinds of modules.
+    fn sort(&mut self) {
+        let mut groups = std::mem::take(&mut self.groups);
+        sort_by(&mut groups, Ord::cmp);
+        for group in groups {
+            self.add_to_groups(group);
+        }
+        sort_by(&mut self.kinds, |one, other| {
+            (&one.packing, &one.components).cmp(&(&other.packing, &other.components))
+        });
+    }
+
     /// Returns the results. All tensors must have been added.
     pub(super) fn finish(
         mut self,
@@ -278,11 +314,7 @@ impl CountSums {
         }
         let is_confirmed = self.shapes.is_confirmed();
         if !is_self_describing {
-            let integers = std::mem::take(&mut self.integers).finish(self.total.parameters);
-            self.add_doubts(integers);
-            if self.has_sign_of_quantizer(configs) {
-                self.add_doubts(self.shapes.finish());
-            }
+            self.add_shape_doubts(configs);
         }
         // Some classes do not tie their head, whatever the key says.
         let is_tied = configs.is_tied && !has_own_head;
@@ -292,29 +324,12 @@ impl CountSums {
         {
             self.add_unresolved(module_of(tensor), UnresolvedReason::UnknownHead, *parameters);
         }
-        if let Some(module) = self.biases.doubt() {
-            let module = module.to_owned();
-            self.add_unresolved(&module, UnresolvedReason::UnknownBias, 0);
-        }
         let table = self.add_embeddings();
-        for (mut biases, is_added) in std::mem::take(&mut self.biases).finish() {
-            if is_added {
-                let class = CountedAs::AuxiliaryTensor(AuxiliaryTensor::Bias);
-                leave_out(&mut biases, class, &mut self.total);
-            }
-            self.groups.push(biases);
-        }
+        self.add_biases();
         self.leave_out_copies();
         self.leave_out_computed(configs);
-        let mut groups = std::mem::take(&mut self.groups);
-        sort_by(&mut groups, Ord::cmp);
-        for group in groups {
-            self.add_to_groups(group);
-        }
+        self.sort();
         let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
-        sort_by(&mut self.kinds, |one, other| {
-            (&one.packing, &one.components).cmp(&(&other.packing, &other.components))
-        });
         let packed = self.kinds.iter().filter(|kind| kind.parameters > kind.elements);
         let largest = packed.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
         let named = configs.method();

@@ -191,7 +191,7 @@ pub struct CountReport {
     pub layout: Option<Box<CacheLayout>>,
     /// The description of the weights as an adapter; `None` for other weights.
     pub adapter: Option<Box<Adapter>>,
-    /// The memory that the model needs, if it was requested with `Model::memory`.
+    /// The memory that the model needs, if it was requested with `Count::memory`.
     pub memory: Option<Box<Memory>>,
     /// The requests, bytes and time that the call took.
     pub fetch: FetchStats,

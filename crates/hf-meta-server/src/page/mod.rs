@@ -16,8 +16,8 @@ use super::failure::Failure;
 use super::lookup_result::LookupResult;
 use super::weights_query::WeightsQuery;
 use hf_meta::Endpoint;
-use hf_meta::results::text::{counted, escape, short_bytes, thousands};
 use hf_meta_badge::{BadgeOptions, Metric, MetricValues, Style, Theme};
+use hf_meta_count::results::text::{counted, escape, short_bytes, thousands};
 
 /// The style sheet, served at `style.css`.
 pub(crate) const STYLE: &str = include_str!("style.css");

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::weights_query::QueryString;
-use hf_meta::count::Configs;
-use hf_meta::formats::weight_sets::{Layout, ListedFile};
-use hf_meta::formats::{Formats, RepoPath};
-use hf_meta::results::CountReport;
-use hf_meta::steps::ReportBuilder;
 use hf_meta::{Endpoint, SafetensorsFileHeader};
 use hf_meta_badge::{Color, Logo, Style};
+use hf_meta_count::count::Configs;
+use hf_meta_count::results::CountReport;
+use hf_meta_count::steps::ReportBuilder;
+use hf_meta_format::formats::weight_sets::{Layout, ListedFile};
+use hf_meta_format::formats::{Formats, RepoPath};
 
 /// Text that breaks out of markup unless it is escaped.
 const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>](javascript:x)&";

@@ -312,19 +312,12 @@ fn solve_layout(
     {
         return Err(None);
     }
-    let mut failed = layout.conflict();
-    let mut attempt = |bits, group: Option<u64>, scheme: &Scheme| {
-        let (group, stated) = (group.or(only(layout.sizes())), |key: &str| scheme.number(key));
-        let attempt = Attempt { parts, bits, group, stated: &stated };
-        let solved = attempt.solve(method);
-        failed = solved.err().filter(|reason| *reason != ConflictingComponents).or(failed);
-        solved.ok()
-    };
+    let mut attempts = Attempts { method, parts, failed: layout.conflict() };
     let needs_recipe = layout.has(Flag::NeedsRecipe);
     if needs_recipe || layout.is_open() {
         let chosen = schemes.choose(STEPS, |scheme| {
             let (bits, group) = layout.numbers(scheme)?;
-            attempt(bits, group, scheme)
+            attempts.solve(bits, group, scheme)
         });
         match chosen {
             Ok(Some(chosen)) => return Ok(chosen),
@@ -334,24 +327,48 @@ fn solve_layout(
             _ => {}
         }
     }
-    // Candidates that the configuration implies or that round no dimension are preferred, and those that remain must
-    // agree.
-    let (mut best, mut is_ambiguous) = (None::<Solved>, false);
-    for &bits in layout.bits {
-        let Some(new) = attempt(bits, None, &Scheme::default()) else { continue };
-        match &best {
-            Some(best) if best.preference() > new.preference() => {}
-            Some(best) if best.preference() == new.preference() => {
-                is_ambiguous |= best.parameters != new.parameters;
-            }
-            _ => (best, is_ambiguous) = (Some(new), false),
-        }
-    }
-    let best = best.ok_or(failed)?;
+    let (best, is_ambiguous) = attempts.solve_all_bits()?;
     if needs_recipe && best.certainty != Certainty::Expected || is_ambiguous && best.is_whole {
         return Err(Some(AmbiguousScheme));
     }
-    if is_ambiguous { Err(failed) } else { Ok(best) }
+    if is_ambiguous { Err(attempts.failed) } else { Ok(best) }
+}
+
+/// The attempts to solve a module with a layout.
+struct Attempts<'a> {
+    method: &'static Method,
+    parts: &'a StoredParts<'a>,
+    /// The reason of the last attempt that failed, except for a conflict, which says the least.
+    failed: Failure,
+}
+
+impl Attempts<'_> {
+    fn solve(&mut self, bits: u64, group: Option<u64>, scheme: &Scheme) -> Option<Solved> {
+        let group = group.or(only(self.parts.layout.sizes()));
+        let stated = |key: &str| scheme.number(key);
+        let attempt = Attempt { parts: self.parts, bits, group, stated: &stated };
+        let solved = attempt.solve(self.method);
+        let reason = solved.as_ref().err().copied();
+        self.failed = reason.filter(|reason| *reason != ConflictingComponents).or(self.failed);
+        solved.ok()
+    }
+
+    /// Tries every number of bits of the layout. Results that the configuration implies or that round no dimension are
+    /// preferred, and those that remain must agree. Returns the best result, and whether they do not.
+    fn solve_all_bits(&mut self) -> Result<(Solved, bool), Failure> {
+        let (mut best, mut is_ambiguous) = (None::<Solved>, false);
+        for &bits in self.parts.layout.bits {
+            let Some(new) = self.solve(bits, None, &Scheme::default()) else { continue };
+            match &best {
+                Some(best) if best.preference() > new.preference() => {}
+                Some(best) if best.preference() == new.preference() => {
+                    is_ambiguous |= best.parameters != new.parameters;
+                }
+                _ => (best, is_ambiguous) = (Some(new), false),
+            }
+        }
+        Ok((best.ok_or(self.failed)?, is_ambiguous))
+    }
 }
 
 /// The quantization method of a configuration.

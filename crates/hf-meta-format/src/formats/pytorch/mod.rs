@@ -18,9 +18,11 @@
 //! 2.15, and `Lib/pickle.py` of `CPython` 3.14.
 
 mod archive;
+mod call;
 mod entries;
 mod parser;
 mod pickle;
+mod tensor;
 mod tensors;
 mod values;
 

@@ -1,19 +1,19 @@
-//! Finds the tensors in the value of a pickle, and the storage that each takes.
+//! Finds the tensors in the value of a pickle.
 
-use std::cmp::{Ordering, Reverse};
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::iter;
 use std::ops::Range;
 
+use super::call::{Call, is_tensor};
 use super::entries::{ModelEntry, find_copies, is_collection, role_of};
-use super::pickle::{Pickle, Storage};
-use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue, spend, too_large};
+use super::pickle::Pickle;
+use super::tensor::{Tensor, find_shared, index};
+use super::values::{NodeKind, PickleValue, spend, too_large};
 use super::{PickleSummary, TensorView};
-use crate::base::sort::{sort_by, sort_indexes};
+use crate::base::sort::sort_by;
 use crate::formats::{
-    Dtype, FileHeader, HeaderError, HeaderErrorKind, TensorInfo, TensorTableBuilder, TrainingEntry,
-    product,
+    Dtype, FileHeader, HeaderError, TensorInfo, TensorTableBuilder, TrainingEntry,
 };
 
 /// The maximum number of values in collections and of keys in names to look at. A tensor in a dictionary takes three.
@@ -37,35 +37,10 @@ const VIEW_BYTES: usize = size_of::<TensorView>() + 64;
 /// The maximum number of entries whose role is determined. A training checkpoint has a dozen.
 const MAX_ENTRIES: usize = 64;
 
-/// The maximum number of dimensions of a tensor.
-const MAX_DIMENSIONS: usize = 16;
-
 /// The attributes of a `torch.nn.Module` that contain its tensors.
 const MODULE_ATTRIBUTES: [&[u8]; 3] = [b"_parameters", b"_buffers", b"_modules"];
 
-/// The functions that build a tensor from a storage, an offset, a shape and strides.
-const REBUILD_FUNCTIONS: [&[u8]; 4] =
-    [b"_rebuild_tensor", b"_rebuild_tensor_v2", b"_rebuild_tensor_v3", b"_rebuild_qtensor"];
-
 type Result<T> = std::result::Result<T, HeaderError>;
-
-/// A tensor in a storage. Its name and shape are decoded when they are needed, because there may be 100,000.
-struct Tensor {
-    /// The index of its place.
-    place: u32,
-    /// The arguments of the function that builds it.
-    arguments: PickleValue,
-    element: &'static ElementType,
-    /// The first byte in the storage, and the end of the last one.
-    begin: u64,
-    end: u64,
-    /// The number of distinct elements of the tensor.
-    stored: u64,
-    /// The number of elements that no earlier tensor contains.
-    new: u64,
-    /// The tensor that contains all elements, if it is another one.
-    stored_in: Option<u32>,
-}
 
 /// Returns the header of a file with a pickle, which ends at byte `end`: its tensors, with each stored element once, and
 /// the views of them.
@@ -105,144 +80,6 @@ pub(super) fn header(pickle: &Pickle<'_>, root: PickleValue, end: u64) -> Result
     repeated.map_or(Ok(()), |alias| Err(HeaderError::duplicate(&alias.name, "header")))?;
     header.pickle = Some(Box::new(summary));
     Ok(header)
-}
-
-/// Finds the elements that several tensors share, so that each element is new in one tensor only.
-fn find_shared(pickle: &Pickle<'_>, tensors: &mut [Tensor]) {
-    let mut order: Vec<_> = (0..index(tensors.len())).collect();
-    sort_indexes(&mut order, &mut |one, other| {
-        tensors[one as usize].order(&tensors[other as usize], pickle)
-    });
-    let mut cover = StorageCover::default();
-    for at in order {
-        let (new, stored_in) = cover.claim(pickle, tensors, at);
-        let tensor = &mut tensors[at as usize];
-        (tensor.new, tensor.stored_in) = (new, stored_in);
-    }
-}
-
-/// The elements of a storage that tensors contain, while they are visited in the order of their position.
-#[derive(Default)]
-struct StorageCover {
-    last: Option<u32>,
-    /// The tensor without gaps that ends last.
-    furthest: Option<u32>,
-    /// The number of bytes that no tensor has.
-    free: u64,
-}
-
-impl StorageCover {
-    /// Adds a tensor. Returns the number of its new elements, and the earlier tensor that contains all of them.
-    fn claim(&mut self, pickle: &Pickle<'_>, tensors: &[Tensor], at: u32) -> (u64, Option<u32>) {
-        let get = |at: u32| &tensors[at as usize];
-        let (tensor, size) = (get(at), get(at).element.3);
-        let key = tensor.storage_key(pickle);
-        if self.last.is_none_or(|last| get(last).storage_key(pickle) != key) {
-            let storage = Storage::new(pickle, pickle.items(tensor.arguments)[0]);
-            let free = storage.and_then(|storage| storage.bytes).unwrap_or_default();
-            *self = Self { free, ..Self::default() };
-        }
-        let covered = self.furthest.map_or(0, |furthest| get(furthest).end);
-        let covered = covered.clamp(tensor.begin, tensor.end);
-        let is_same = |last: &u32| get(*last).order(tensor, pickle).is_eq();
-        let same = self.last.filter(is_same).map(|last| get(last).stored_in.unwrap_or(last));
-        let is_dense = tensor.stored == (tensor.end - tensor.begin) / size;
-        let unshared = if is_dense { (tensor.end - covered) / size } else { tensor.stored };
-        let owner = same.or(self.furthest.filter(|_| covered == tensor.end));
-        let owner = owner.filter(|_| tensor.stored > 0);
-        let new = if owner.is_some() { 0 } else { unshared.min(self.free / size) };
-        if is_dense && covered < tensor.end {
-            self.furthest = Some(at);
-        }
-        (self.last, self.free) = (Some(at), self.free - new * size);
-        (new, owner)
-    }
-}
-
-impl Tensor {
-    /// Creates the tensor that a function of torch builds.
-    fn new(pickle: &Pickle<'_>, name: &str, place: u32, call: &Call<'_>) -> Result<Self> {
-        let Call { name: function, arguments, .. } = *call;
-        let unsupported = || {
-            let function = String::from_utf8_lossy(function);
-            let rule = format!("is built by `{function}`, which is not supported");
-            HeaderError::of_tensor(HeaderErrorKind::Unsupported, name, rule)
-        };
-        let &[storage, offset, shape, strides, ref others @ ..] = pickle.items(arguments) else {
-            return Err(unsupported());
-        };
-        let is_known = REBUILD_FUNCTIONS.contains(&function);
-        let offset = pickle.integer(offset).filter(|_| is_known).ok_or_else(unsupported)?;
-        let storage = Storage::new(pickle, storage).ok_or_else(unsupported)?;
-        let dtype = others.get(2).map_or(&[][..], |dtype| pickle.function(*dtype).1);
-        let own = || ELEMENT_TYPES.iter().find(|(_, name, ..)| name.as_bytes() == dtype);
-        let element = storage.element.or_else(own).ok_or_else(unsupported)?;
-        let placed = || {
-            let [shape, strides] = [shape, strides].map(|value| lengths(pickle, value).collect());
-            let (shape, strides): (Option<Vec<_>>, Option<Vec<_>>) = (shape, strides);
-            let shape = shape.filter(|shape| shape.len() <= MAX_DIMENSIONS)?;
-            let (span, stored) = span(&shape, &strides?)?;
-            let begin = u64::try_from(offset).ok()?.checked_mul(element.3)?;
-            let end = begin.checked_add(span.checked_mul(element.3)?)?;
-            // An empty tensor may begin anywhere.
-            (span == 0 || end <= storage.bytes?).then_some((begin, end, stored))
-        };
-        let outside = "does not fit in its storage";
-        let (begin, end, stored) = placed()
-            .ok_or_else(|| HeaderError::of_tensor(HeaderErrorKind::Other, name, outside))?;
-        let (new, stored_in) = (stored, None);
-        Ok(Self { place, arguments, element, begin, end, stored, new, stored_in })
-    }
-
-    /// Compares the storages of two tensors, their positions in it, and their shapes.
-    fn order(&self, other: &Self, pickle: &Pickle<'_>) -> Ordering {
-        let position =
-            |tensor: &Self| (tensor.storage_key(pickle), tensor.begin, Reverse(tensor.end));
-        let lengths = |at| self.lengths(pickle, at).cmp(other.lengths(pickle, at));
-        let order = position(self).cmp(&position(other));
-        let order = order.then_with(|| lengths(2)).then_with(|| lengths(3));
-        order.then_with(|| self.element.2.cmp(other.element.2))
-    }
-
-    /// Returns the key of the storage.
-    fn storage_key<'a>(&self, pickle: &Pickle<'a>) -> &'a [u8] {
-        pickle.text(pickle.items(pickle.items(self.arguments)[0])[2])
-    }
-
-    /// Returns the shape, which is argument 2, or the strides, which are argument 3.
-    fn lengths(&self, pickle: &Pickle<'_>, argument: usize) -> impl Iterator<Item = Option<u64>> {
-        lengths(pickle, pickle.items(self.arguments)[argument])
-    }
-
-    /// Returns the shape of the new elements; `None` if there are none. Expanded dimensions have a length of 1.
-    fn stored_shape(&self, pickle: &Pickle<'_>) -> Option<Vec<u64>> {
-        let dimensions = self.lengths(pickle, 2).flatten().zip(self.lengths(pickle, 3).flatten());
-        let shape: Vec<_> =
-            dimensions.map(|(n, stride)| if stride == 0 { n.min(1) } else { n }).collect();
-        let is_whole = self.stored == 0 || product(&shape) == Some(self.new);
-        (self.stored == 0 || self.new > 0).then(|| if is_whole { shape } else { vec![self.new] })
-    }
-}
-
-/// Returns the values of a shape or of strides; `None` for a value that is not a length.
-fn lengths(pickle: &Pickle<'_>, value: PickleValue) -> impl Iterator<Item = Option<u64>> {
-    // `torch.save` writes tuples, and `torch.load` reads lists, too.
-    let items = pickle.all_items(value);
-    items.map(|item| pickle.integer(item).and_then(|length| u64::try_from(length).ok()))
-}
-
-/// Returns the number of elements from the first to the last one of a tensor, and the number of distinct elements.
-/// Returns `None` if it overflows, or if a stride is missing.
-fn span(shape: &[u64], strides: &[u64]) -> Option<(u64, u64)> {
-    let mut dimensions = shape.iter().zip(strides).filter(|(_, stride)| **stride > 0);
-    let stored = dimensions.clone().try_fold(1_u64, |product, (n, _)| product.checked_mul(*n));
-    let last = dimensions.try_fold(0_u64, |last, (length, stride)| {
-        last.checked_add(length.saturating_sub(1).checked_mul(*stride)?)
-    });
-    let span = if shape.contains(&0) { 0 } else { last?.checked_add(1)? };
-    // Elements that overlap, as after `unfold`, are stored once.
-    let stored = stored.map_or(span, |stored| stored.min(span));
-    (shape.len() == strides.len()).then_some((span, stored))
 }
 
 /// A search for the tensors in nested collections, with limits of steps and memory for the whole file.
@@ -485,16 +322,6 @@ impl TensorFinder<'_, '_> {
     }
 }
 
-/// Returns whether a value is a tensor.
-fn is_tensor(pickle: &Pickle<'_>, value: PickleValue) -> bool {
-    Call::new(pickle, value).is_some_and(|call| call.builds_tensor())
-}
-
-/// Returns an index in 32 bits. The memory limits the length of lists.
-fn index(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
-}
-
 /// Returns the keys and values of a dictionary.
 fn pairs<'p>(
     pickle: &'p Pickle<'_>,
@@ -502,49 +329,4 @@ fn pairs<'p>(
 ) -> impl Iterator<Item = (PickleValue, PickleValue)> + 'p {
     let mut items = pickle.all_items(dict);
     iter::from_fn(move || Some((items.next()?, items.next()?)))
-}
-
-/// A call of a function. Parameters and subclasses of tensors are unwrapped.
-struct Call<'a> {
-    module: &'a [u8],
-    name: &'a [u8],
-    arguments: PickleValue,
-}
-
-impl<'a> Call<'a> {
-    /// Returns the call that a value is the result of.
-    fn new(pickle: &Pickle<'a>, mut value: PickleValue) -> Option<Self> {
-        // A subclass of a parameter is wrapped twice.
-        for _ in 0..4 {
-            let is_call = pickle.kind(value) == Some(NodeKind::Call);
-            let &[mut function, mut arguments, ..] = pickle.items(value) else { return None };
-            match (pickle.function(function).1, pickle.items(arguments)) {
-                _ if !is_call => return None,
-                (b"_rebuild_parameter" | b"_rebuild_parameter_with_state", [inner, ..]) => {
-                    value = *inner;
-                    continue;
-                }
-                (b"_rebuild_from_type_v2", &[inner, _, inner_arguments, ..]) => {
-                    (function, arguments) = (inner, inner_arguments);
-                }
-                _ => {}
-            }
-            let (module, name) = pickle.function(function);
-            return Some(Self { module, name, arguments });
-        }
-        None
-    }
-
-    /// Returns whether the function builds a tensor.
-    fn builds_tensor(&self) -> bool {
-        matches!(self.module, b"torch._utils" | b"torch._tensor")
-            && self.name.starts_with(b"_rebuild")
-    }
-
-    /// Returns the list of pairs of an `OrderedDict` that Python 2 wrote.
-    fn ordered_pairs(&self, pickle: &Pickle<'_>) -> Option<PickleValue> {
-        let is_ordered = (self.module, self.name) == (b"collections", b"OrderedDict");
-        let list = pickle.items(self.arguments).first().filter(|_| is_ordered)?;
-        (pickle.kind(*list) == Some(NodeKind::List)).then_some(*list)
-    }
 }

@@ -1,199 +1,28 @@
 //! Finds the sets of weights in a repository or a folder by file names alone.
 
+mod group;
+mod listed_file;
 mod name;
+mod other_formats;
+mod set;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
-
-use self::name::{LORA, Location, SERIES, ShardNumber, Sharding, WeightsName};
-use crate::base::sort::{Ordered, sort_by};
-use crate::formats::gguf::Gguf;
+use self::group::{join_series, with_their_indexes};
+use self::listed_file::is_below;
+use self::name::{Location, Sharding, WeightsName};
+use self::other_formats::{count_unsupported, unsupported_format};
+use self::set::Checkpoint;
+use crate::base::sort::Ordered;
 use crate::formats::path::split_folder;
-use crate::formats::pytorch::OtherFile;
-use crate::formats::{Format, Formats, RepoPath, WeightFileName, WeightsKind};
+use crate::formats::{Formats, RepoPath, WeightsKind};
 
+pub use self::listed_file::ListedFile;
 pub use self::name::{is_shard_pattern, numbered_shards, shard_number};
+pub use self::other_formats::{SPLIT_FILE, UnsupportedWeights, is_part_of_file};
+pub use self::set::{IncompleteShards, WeightSet};
 #[doc(hidden)]
 pub use crate::formats::NumberedName;
-
-/// A file in a listing.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct ListedFile {
-    /// The path in the repository or folder.
-    pub path: RepoPath,
-    /// The size in bytes.
-    pub size: u64,
-}
-
-impl ListedFile {
-    /// Returns whether the file is below a folder. `None` is the root folder.
-    pub fn is_below(&self, folder: Option<&RepoPath>) -> bool {
-        folder.is_none_or(|folder| is_below(self.path.as_str(), folder.as_str()))
-    }
-}
-
-/// Weights that belong together: a single file, or the shards of one model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct WeightSet {
-    /// The path of the file or the index. For shards without an index, their common path, with a `*` in place of the
-    /// shard number. Pass it to `Model::path` to read this weight set.
-    pub path: RepoPath,
-    /// The number of weight files, or 0 for an index whose shards cannot be identified by name.
-    pub files: usize,
-    /// The total size of these files, in bytes.
-    pub bytes: u64,
-    /// The name of the format.
-    pub format: &'static str,
-    /// The quantization according to the file name, such as `Q4_K_M`, if it names one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quantization: Option<String>,
-    /// The kind of weights according to the file name.
-    pub kind: WeightsKind,
-    #[serde(skip)]
-    name: WeightsName,
-    #[serde(skip)]
-    members: Vec<(Option<ShardNumber>, RepoPath)>,
-}
-
-impl WeightSet {
-    fn new(format: &'static str, path: RepoPath, name: WeightsName) -> Self {
-        let quantization = name.file.is_quantized.then(|| name.file.variant.clone());
-        let kind = name.file.kind;
-        Self { path, files: 0, bytes: 0, format, quantization, kind, name, members: Vec::new() }
-    }
-
-    /// Adds a file to the set.
-    fn add(&mut self, file: &ListedFile, shard: Option<ShardNumber>) {
-        if self.name.sharding != Sharding::Index {
-            self.files += 1;
-            self.bytes = self.bytes.saturating_add(file.size);
-            self.members.push((shard, file.path.clone()));
-        }
-    }
-
-    /// Returns the checkpoint of a training run below `root` that the set belongs to.
-    fn checkpoint(&self, root: &str) -> Option<Checkpoint<'_>> {
-        let folder = &*self.name.folder;
-        let mut start = if root.is_empty() { 0 } else { root.len() + 1 };
-        for part in folder.get(start..)?.split('/') {
-            let end = start + part.len();
-            let step = part.strip_prefix("checkpoint-").and_then(|step| step.parse().ok());
-            if let Some(step) = step {
-                return Some(Checkpoint { run: &folder[..start], step, folder: &folder[..end] });
-            }
-            start = end + 1;
-        }
-        None
-    }
-
-    /// Returns whether these are shards without an index.
-    pub fn is_without_index(&self) -> bool {
-        self.name.sharding == Sharding::Shards
-    }
-
-    /// Returns whether these are shards that transformers and diffusers find only through an index.
-    #[doc(hidden)]
-    pub fn lacks_index(&self) -> bool {
-        self.is_without_index()
-            && self.has_standard_name()
-            && self.format != Gguf.name()
-            && self.path.file_name().as_str() != SERIES
-            && self.shards().is_ok()
-    }
-
-    /// Returns whether transformers or diffusers give a file this name.
-    fn has_standard_name(&self) -> bool {
-        ["model", "diffusion_pytorch_model", "pytorch_model"].contains(&&*self.name.file.model)
-    }
-
-    /// Returns the shards of a set without an index, in the order of their numbers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if some are missing, or if two have the same number.
-    pub fn shards(&self) -> Result<Vec<RepoPath>, IncompleteShards> {
-        let shards = self.members.iter().filter_map(|(shard, path)| Some(((*shard)?, path)));
-        let total = shards.clone().next().map_or(0, |(shard, _)| shard.total);
-        let paths: BTreeMap<_, _> =
-            shards.clone().map(|(shard, path)| (shard.number, path)).ordered();
-        // Some exporters number shards from 0.
-        let first = u32::from(!paths.contains_key(&0));
-        let mut numbers = first..first.saturating_add(total);
-        let missing = numbers.find(|number| !paths.contains_key(number));
-        if missing.is_none() && shards.count() == total as usize {
-            return Ok(paths.into_values().cloned().collect());
-        }
-        let path = |number: u32| {
-            let digits = self.members.first().map_or(0, |(_, path)| path.as_str().len());
-            let digits = (digits + 1).saturating_sub(self.path.as_str().len());
-            self.path.as_str().replacen('*', &format!("{number:0digits$}"), 1)
-        };
-        let found = u32::try_from(paths.len()).unwrap_or(u32::MAX);
-        Err(IncompleteShards { found, total, first_missing: missing.map(path) })
-    }
-
-    /// Returns the precedence of a set at a location.
-    fn precedence(&self, location: Location) -> Precedence<'_> {
-        let name = self.quantization.as_deref();
-        Precedence {
-            location,
-            step: self.name.step.map(Reverse),
-            has_variant: !self.name.file.variant.is_empty(),
-            quantization: name.map(|name| (name != PREFERRED_QUANTIZATION, self.bytes, name)),
-            sharding: self.name.sharding,
-        }
-    }
-
-    /// Returns whether this set may be the model, too, next to a set with a standard name: another version of it,
-    /// such as `consolidated_ema` next to `consolidated`, or an adapter next to a pipeline.
-    fn is_alternative_to(&self, main: &Self) -> bool {
-        let version = self.name.file.model.strip_prefix(&main.name.file.model);
-        let is_version = version.is_some_and(|version| version.starts_with('_'));
-        let is_adapter =
-            self.name.file.model == LORA && main.name.folder.starts_with(&self.name.folder);
-        self.name.folder == main.name.folder && is_version
-            || is_adapter && main.name.file.model == "diffusion_pytorch_model"
-    }
-
-    /// Returns whether `files` contain the set: its own path, or all its shards.
-    pub fn is_part_of(&self, files: &BTreeSet<RepoPath>) -> bool {
-        files.contains(&self.path)
-            || !self.members.is_empty() && self.members.iter().all(|(_, path)| files.contains(path))
-    }
-}
-
-/// A checkpoint of a training run, which the `Trainer` of transformers stores as `checkpoint-500`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Checkpoint<'a> {
-    /// The folder of the run, with a slash at its end unless it is the root.
-    run: &'a str,
-    step: u64,
-    folder: &'a str,
-}
-
-/// The error returned for shards without an index whose numbers are not a complete series.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{}", match .first_missing {
-    Some(missing) => format!("shard `{missing}` is missing"),
-    None if .found > .total => format!(
-        "{found} shards exist, but according to their names there are {total}"
-    ),
-    None => "a shard number appears twice".to_owned(),
-})]
-#[non_exhaustive]
-pub struct IncompleteShards {
-    /// The number of different shard numbers.
-    pub found: u32,
-    /// The number of shards according to their names.
-    pub total: u32,
-    /// The path of the first missing shard; `None` if the defect is a number that appears twice.
-    pub first_missing: Option<String>,
-}
 
 /// The sets of weights in a list of files.
 ///
@@ -546,189 +375,12 @@ fn numbered_stem(path: &RepoPath) -> Option<(&str, &str)> {
     (stem.len() < start.len() && !stem.ends_with("-of-")).then_some((stem, extension))
 }
 
-/// Joins the files that KTransformers numbers without their total: `model-00001.safetensors` and so on. Next to other
-/// files of a model, they may be something else. Source: `kt-kernel/scripts/convert_cpu_weights.py`.
-fn join_series(sets: &mut BTreeMap<RepoPath, WeightSet>) {
-    let mut models = BTreeMap::<_, Vec<_>>::new();
-    for path in sets.keys().filter(|path| split_folder(path.as_str()).1.starts_with("model")) {
-        models.entry(path.folder()).or_default().push(path.clone());
-    }
-    for (folder, paths) in models {
-        let number =
-            |at: u32| RepoPath::join(folder.as_ref(), &format!("model-{at:05}.safetensors"));
-        if paths.len() == 1 || !paths.iter().cloned().eq((1..).map(number).take(paths.len())) {
-            continue;
-        }
-        let total = u32::try_from(paths.len()).unwrap_or_default();
-        let files: Vec<_> = paths.iter().filter_map(|path| sets.remove(path)).collect();
-        let path = RepoPath::join(folder.as_ref(), SERIES);
-        let (file, sharding) = (WeightFileName::new("model"), Sharding::Shards);
-        let name = WeightsName { file, sharding, ..files[0].name.clone() };
-        let mut series = WeightSet::new(files[0].format, path.clone(), name);
-        for (file, number) in files.into_iter().zip(1..) {
-            let file = ListedFile { path: file.path, size: file.bytes };
-            series.add(&file, Some(ShardNumber { number, total }));
-        }
-        sets.insert(path, series);
-    }
-}
-
-/// Returns whether a path is below a folder.
-fn is_below(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
-}
-
-/// The most common quantization, which is preferred.
-const PREFERRED_QUANTIZATION: &str = "Q4_K_M";
-
-/// The order of sets in the search for the model: the lowest is the main set. Its fields are in the order of their
-/// weight.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Precedence<'a> {
-    location: Location,
-    /// The result of a training run, or else its last step.
-    step: Option<Reverse<u64>>,
-    has_variant: bool,
-    /// The most common quantization, or else the smallest.
-    quantization: Option<(bool, u64, &'a str)>,
-    sharding: Sharding,
-}
-
 /// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.
 pub fn shard_pattern(shards: &[RepoPath]) -> Option<RepoPath> {
     let files = shards.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
     let sets = Layout::new(Formats::built_in(), None, &files.collect::<Vec<_>>()).sets;
     let [set] = &sets[..] else { return None };
     Some(set.path.clone())
-}
-
-/// Merges shards with the index of the same name, and sorts the sets by path. If a model was split twice, the names
-/// do not show which shards belong to the index, so all sets remain separate.
-fn with_their_indexes(sets: impl Iterator<Item = WeightSet>) -> Vec<WeightSet> {
-    let mut models = BTreeMap::<_, Vec<_>>::new();
-    for set in sets {
-        models.entry(set.name.unsharded()).or_default().push(set);
-    }
-    let sets = models.into_values().flat_map(join);
-    let mut sets: Vec<_> = sets.map(|set| (natural_key(set.path.as_str()), set)).collect();
-    sort_by(&mut sets, |(one, _), (other, _)| one.cmp(other));
-    sets.into_iter().map(|(_, set)| set).collect()
-}
-
-/// Returns a key that sorts texts like people do: `checkpoint-500` before `checkpoint-1000`. A number is replaced by
-/// the count of its digits and the digits, after a `0`, which keeps its place among other characters.
-fn natural_key(text: &str) -> Vec<u8> {
-    let parts = text.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
-    let mut key = Vec::with_capacity(2 * text.len());
-    for part in parts {
-        let is_number = part.iter().all(u8::is_ascii_digit);
-        let zeros = part.iter().take_while(|byte| is_number && **byte == b'0').count();
-        let digits = &part[zeros..];
-        if is_number {
-            key.extend([b'0', u8::try_from(digits.len()).unwrap_or(u8::MAX)]);
-        }
-        key.extend(digits);
-    }
-    key
-}
-
-/// Merges the sets of one model.
-fn join(mut sets: Vec<WeightSet>) -> Vec<WeightSet> {
-    let is_index = |set: &WeightSet| set.name.sharding == Sharding::Index;
-    let splits: Vec<_> = sets.iter().filter(|set| set.is_without_index()).cloned().collect();
-    if let ([split], true) = (&splits[..], sets.iter().any(is_index)) {
-        sets.retain(|set| !set.is_without_index());
-        for index in sets.iter_mut().filter(|set| is_index(set)) {
-            index.files = split.files;
-            index.bytes = split.bytes;
-            index.members.clone_from(&split.members);
-        }
-    }
-    sets
-}
-
-/// Weights in a format that was not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UnsupportedWeights {
-    /// The name of the format with its file extension, such as `GGUF (.gguf)`.
-    pub format: &'static str,
-    /// The number of files in this format.
-    pub files: usize,
-}
-
-/// The format of parts that must be joined. Uploads were once limited to 50 GB per file.
-pub const SPLIT_FILE: &str = "parts of a split file, to be joined first";
-
-/// Returns whether a name is one of a part of a file that was cut into pieces, such as `x.gguf.part1of2`, `x.gguf-split-a` and
-/// `x.safetensors.001`.
-pub fn is_part_of_file(path: &str) -> bool {
-    let (_, name) = split_folder(path);
-    let mut ends = [".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt"].iter();
-    let rest = ends.find_map(|end| Some(name.rsplit_once(end)?.1));
-    let Some(rest) = rest.filter(|rest| rest.starts_with(['.', '-', '_'])) else { return false };
-    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
-    let is_count = |word: &str| {
-        let numbers = word.split_once("of").map_or([word, "1"], |(part, total)| [part, total]);
-        numbers.into_iter().all(is_number)
-    };
-    let mut is_marked = false;
-    rest[1..].split(['.', '-', '_']).all(|word| {
-        let mark = ["parts", "part", "split", "chunk", "piece"];
-        let numbered = mark.iter().find_map(|mark| word.strip_prefix(mark));
-        let letters =
-            |word: &str| word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_lowercase());
-        let is_name = numbered.is_some_and(|number| letters(number) || is_count(number));
-        // `split` counts with `aa`, `ab` and so on.
-        let is_suffix = letters(word) && (is_marked || word.len() == 2 && word.starts_with('a'));
-        is_marked |= is_name;
-        is_name || is_count(word) || word == "of" || is_suffix
-    })
-}
-
-/// Formats by file extension.
-const EXTENSIONS: [(&str, &str); 16] = [
-    ("bin", "PyTorch (.bin)"),
-    ("pt", "PyTorch (.pt)"),
-    ("pth", "PyTorch (.pth)"),
-    ("ckpt", "PyTorch (.ckpt)"),
-    ("gguf", "GGUF (.gguf)"),
-    ("ggml", "GGML (.ggml)"),
-    ("uqff", "UQFF (.uqff)"),
-    ("onnx", "ONNX (.onnx)"),
-    ("h5", "TensorFlow (.h5)"),
-    ("keras", "Keras (.keras)"),
-    ("tflite", "TensorFlow Lite (.tflite)"),
-    ("msgpack", "Flax (.msgpack)"),
-    ("npz", "NumPy (.npz)"),
-    ("nemo", "NeMo (.nemo)"),
-    ("mlmodel", "Core ML (.mlmodel)"),
-    ("pkl", "pickle (.pkl)"),
-];
-
-/// Counts the files of each format.
-fn count_unsupported(files: &[ListedFile]) -> Vec<UnsupportedWeights> {
-    let mut counts = BTreeMap::new();
-    for format in files.iter().filter_map(|file| unsupported_format(&file.path)) {
-        *counts.entry(format).or_insert(0) += 1;
-    }
-    counts.into_iter().map(|((_, format), files)| UnsupportedWeights { format, files }).collect()
-}
-
-/// Returns the format of a file by its extension, after its position, because the most common formats are listed first;
-/// `None` for files that are not weights.
-fn unsupported_format(path: &RepoPath) -> Option<(usize, &'static str)> {
-    if is_part_of_file(path.as_str()) {
-        return Some((0, SPLIT_FILE));
-    }
-    let (stem, extension) = split_folder(path.as_str()).1.rsplit_once('.')?;
-    let is_same = |(known, _): &(&str, _)| extension.eq_ignore_ascii_case(known);
-    let position = EXTENSIONS.iter().position(is_same)?;
-    match OtherFile::from_stem(stem) {
-        Some(OtherFile::State) => None,
-        Some(OtherFile::Weights(other)) if extension == "bin" => Some((EXTENSIONS.len(), other)),
-        _ => Some((position, EXTENSIONS[position].1)),
-    }
 }
 
 #[cfg(test)]
