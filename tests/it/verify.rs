@@ -1,5 +1,6 @@
 //! `verify` finds every planted defect, and nothing else.
 
+mod accidents;
 mod planted;
 mod sets;
 

@@ -31,6 +31,7 @@ mod request_error;
 mod send;
 mod set;
 mod shards;
+mod shared_configs;
 mod verify;
 
 pub use self::call::{Call, Limits, Settings};

@@ -8,8 +8,8 @@ use hf_meta_format::formats::RepoPath;
 use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
 
 use super::call::Call;
-use super::config::SharedConfigs;
 use super::pinned::Pinned;
+use super::shared_configs::SharedConfigs;
 
 /// The reaction of a call to a shard that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

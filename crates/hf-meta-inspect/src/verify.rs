@@ -13,7 +13,7 @@ use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
 use hf_meta_format::formats::{RepoPath, chain, clip};
 
 use super::call::Call;
-use super::config::{CONFIG, SharedConfigs};
+use super::config::CONFIG;
 use super::error::Error;
 use super::locate::{Listed, Located};
 use super::memory::CONCURRENT_SETS;
@@ -21,6 +21,7 @@ use super::pinned::Pinned;
 use super::send::BoxFuture;
 use super::set::SetReader;
 use super::shards::SetReads;
+use super::shared_configs::SharedConfigs;
 
 impl Call {
     /// Reads every header of the weights that a loader loads, or of all sets, and reports all findings. The caller adds

@@ -364,27 +364,31 @@ impl Targets {
         self.selected.as_ref()?.matching(module).min().copied()
     }
 
-    /// Returns whether the layer of a module is one that is adapted.
+    /// Returns whether the layer of a module is one that some version of PEFT adapts.
     fn has_layer(&self, module: &str) -> bool {
-        let layer = last_number(module);
-        self.layers.as_ref().zip(layer).is_none_or(|(layers, at)| layers.contains(&at))
+        let numbers = self.layers.as_ref().zip(layer_numbers(module));
+        numbers.is_none_or(|(layers, numbers)| numbers.iter().any(|at| layers.contains(at)))
     }
 
     /// Returns whether PEFT certainly adapts a module of the base model, if it is one of a kind that it adapts.
     pub(super) fn selects(&self, module: &str) -> bool {
         let is_target = self.selected.is_none() || self.target(module).is_some();
-        let is_in_layer = self.layers.is_none() || last_number(module).is_some();
-        let is_adapted =
-            is_target && is_in_layer && !self.has_layers_pattern && self.has_layer(module);
+        let is_in_layer = self.layers.as_ref().is_none_or(|layers| {
+            let numbers = layer_numbers(module);
+            numbers.is_some_and(|numbers| numbers.iter().all(|at| layers.contains(at)))
+        });
+        let is_adapted = is_target && is_in_layer && !self.has_layers_pattern;
         is_adapted && self.excluded.matching(module).next().is_none()
     }
 }
 
-/// Returns the last number in the path of a module, which PEFT takes for its layer (`check_target_module_exists` in
-/// `peft/tuners/tuners_utils.py`, 0.21).
-fn last_number(module: &str) -> Option<u64> {
+/// Returns the first and the last number in the path of a module. PEFT takes the first for its layer, and older versions took
+/// the last (`check_target_module_exists` in `peft/tuners/tuners_utils.py`, 0.21.2).
+fn layer_numbers(module: &str) -> Option<[u64; 2]> {
     let (path, _) = module.rsplit_once('.')?;
-    path.rsplit('.').find_map(|part| part.parse().ok())
+    let first = path.split('.').find_map(|part| part.parse().ok())?;
+    let last = path.rsplit('.').find_map(|part| part.parse().ok())?;
+    Some([first, last])
 }
 
 /// Compares modules with the names of targets. Returns the targets, if they are certain.

@@ -387,7 +387,7 @@ fn recipes_without_packed_weights_have_no_mismatch() {
 
 #[test]
 fn legal_differences_have_no_mismatch() {
-    let cases: [(&str, &[&str]); 24] = [
+    let cases: [(&str, &[&str]); 25] = [
         // QuIP# joins modules, and its models have their own code.
         (
             "llama",
@@ -444,6 +444,15 @@ fn legal_differences_have_no_mismatch() {
         ("adapters/lora", &["target_modules=null"]),
         ("adapters/lora", &[r#"modules_to_save=["classifier", "score"]"#]),
         ("adapters/lora", &["layers_to_transform=1", r#"layers_pattern="h""#]),
+        // The blocks of T5 contain lists, whose numbers are not layers.
+        (
+            "adapters/lora-t5",
+            &[
+                "layers_to_transform=[0]",
+                "-base_model.model.decoder.block.1.",
+                "-base_model.model.encoder.block.1.",
+            ],
+        ),
         ("adapters/lora", &["r=8.0", r#"lora_alpha="16""#]),
         // Experts with several matrices of each kind.
         (
