@@ -93,8 +93,11 @@ class Values(layouts.Values):
 
     @functools.cached_property
     def lists(self):
-        """The keys with lists of numbers."""
-        return [key for key in self.keys if any(numbers_of(found.get(key)) for found in self.flats) and "." not in key]
+        """The keys with lists of numbers of several lengths and with different ends. Otherwise, a place from the start and one from
+        the end are equal."""
+        values = lambda key: [found[key] for found in self.flats if numbers_of(found.get(key))]
+        is_varied = lambda lists: len(set(map(len, lists))) > 1 and any(value[0] != value[-1] for value in lists)
+        return [key for key in self.keys if "." not in key and is_varied(values(key))]
 
     @functools.cached_property
     def scalars(self):
@@ -250,6 +253,16 @@ def proven(words, has_fixed_lists):
     return found
 
 
+def without_norms(words, data):
+    """Returns words in which norms are optional if a text states their kind: other kinds have other modules, and no sample has
+    all of them."""
+    keys = {key for sample in data["samples"] for key, value in sample["config"].items() if isinstance(value, str)}
+    if not any(key.endswith("norm_type") for key in keys):
+        return words
+    optional = lambda value: "-" + value.lstrip("-")
+    return {key: optional(value) if "norm" in key and not layout_blocks.is_rule(key) else value for key, value in words.items()}
+
+
 def main():
     folder, target = sys.argv[1:]
     written = (ROOT / "crates/hf-meta-count/src/architectures/diffusers_layouts.txt").read_text()
@@ -262,7 +275,7 @@ def main():
         samples = [sample for sample in data["samples"] if "tensors" in sample]
         if len(samples) > 1:
             found = Layout(path.stem, data).derive().words()
-            found = loosened(found) if is_uncertain(data) else proven(found, has_fixed_lists(data))
+            found = without_norms(loosened(found) if is_uncertain(data) else proven(found, has_fixed_lists(data)), data)
             # `layout.rs` knows three lists inside each other.
             if all(key.count("#") <= 3 for key in found):
                 words[path.stem] = found
