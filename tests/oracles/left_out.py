@@ -40,6 +40,10 @@ HEADER = """\
 LOADED = re.compile(r"(For[A-Z]\w*|Model|Backbone|WithProjection|LMHeadModel|EncoderModel)$")
 
 
+# The vision tower alone. It is the first class of its architecture, so that no other class shows what it lacks.
+TOWERS = ("CLIPForImageClassification", "MetaClip2ForImageClassification", "Siglip2ForImageClassification", "SiglipForImageClassification")
+
+
 def build(model_class, config_class, settings):
     with torch.device("meta"):
         return model_class(config_class(**json.loads(json.dumps(settings))))
@@ -116,7 +120,7 @@ def main():
         model_class = getattr(transformers, name, None)
         if model_class is not None and LOADED.search(name):
             by_architecture[architecture].append(model_class)
-    by_paths = collections.defaultdict(list, {"decoder": ["EncoderModel"]})
+    by_paths = collections.defaultdict(list, {"decoder": ["EncoderModel"], "text_model": [*TOWERS]})
     for architecture, model_classes in sorted(by_architecture.items()):
         path = folder / f"{architecture.replace('/', '_')}.json"
         if not path.exists():
