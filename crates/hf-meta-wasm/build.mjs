@@ -29,6 +29,8 @@ const [first, second] = split(readFileSync("build/core_bg.wasm"), [
   "hf_meta_count::check::weight_set::SetCheck::",
   "hf_meta_count::results::verified::VerifyReport::",
   "hf_meta_count::steps::config_file::ConfigFile::from_json::",
+  "hf_meta_wasm::metadata::document::",
+  "hf_meta_wasm::metadata::thumbnail::",
 ]);
 for (const [name, content] of Object.entries({ "first.wasm": first, "second.wasm": second, "tables.txt": tables })) {
   writeFileSync(`build/${name}`, content);

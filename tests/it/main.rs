@@ -48,6 +48,7 @@ mod local_hub;
 #[cfg(target_os = "linux")]
 mod memory;
 mod metadata;
+mod metadata_edits;
 mod offline;
 mod own_format;
 mod properties;
