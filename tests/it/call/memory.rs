@@ -202,9 +202,9 @@ async fn a_large_cached_index_waits_for_the_permit_of_large_calls() {
     hub.inject(|request, _| request.path.ends_with("a.safetensors").then_some(Fault::Stall));
     let stalled = client.model("org/stalled").large_calls(&permits);
     let stalled = tokio::spawn(async move { stalled.count().await });
-    while !hub.log().iter().any(|request| request.path.ends_with("a.safetensors")) {
-        tokio::task::yield_now().await;
-    }
+    let is_requested =
+        async || hub.log().iter().any(|request| request.path.ends_with("a.safetensors"));
+    support::wait_until("the first shard is requested", is_requested).await;
     let cached = model.large_calls(&permits);
     let waiting = cached.clone().timeout(Duration::from_secs(2)).count().await.unwrap_err();
     assert!(matches!(waiting, Error::DeadlineExceeded { .. }), "{waiting:?}");

@@ -130,9 +130,8 @@ async fn the_service_answers_and_shuts_down_meanwhile() {
     assert!(badge("org/slow").await.contains("pending"));
     gate.entered.recv().await.unwrap();
     assert_eq!(get("/healthz").await.status(), StatusCode::OK);
-    while !badge("org/model").await.contains("params: 2") {
-        tokio::task::yield_now().await;
-    }
+    let is_known = async || badge("org/model").await.contains("params: 2");
+    support::wait_until("the badge is known", is_known).await;
     assert!(badge("org/slow").await.contains("pending"));
     end.send(()).unwrap();
     timeout(HANG / 2, service).await.expect("the service does not end").unwrap();

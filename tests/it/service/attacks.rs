@@ -140,9 +140,8 @@ async fn clients_leave_a_reserve_for_known_badges() {
     );
     assert_eq!(title("two").await, "params: busy");
     hub.move_branch("org/known", "main", &new);
-    while title("known").await != "params: 2" {
-        tokio::task::yield_now().await;
-    }
+    support::wait_until("the badge is refreshed", async || title("known").await == "params: 2")
+        .await;
 }
 
 #[tokio::test]

@@ -76,9 +76,7 @@ async fn the_number_of_lookups_is_limited() {
             tokio::spawn(async move { get(&router, &format!("/badge/org/m{n}.svg")).await.title() })
         })
         .collect();
-    while hub.log().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    support::wait_until("a lookup has begun", async || !hub.log().is_empty()).await;
     let third = get(&router, "/badge/org/m2.svg").await;
     assert_eq!((third.status, third.title().as_str()), (StatusCode::OK, "params: busy"));
     let api = get(&router, "/api/models/org/m2").await;
@@ -104,9 +102,7 @@ async fn refreshes_leave_room_for_new_lookups() {
     let router = router(&hub, config);
     let title = async |n: usize| get(&router, &format!("/badge/org/m{n}.svg")).await.title();
     for n in 0..8 {
-        while title(n).await != "params: 2" {
-            tokio::task::yield_now().await;
-        }
+        support::wait_until("the badge is known", async || title(n).await == "params: 2").await;
     }
     hub.inject(|_, _| Some(Fault::Stall));
     for n in 0..8 {
@@ -191,9 +187,7 @@ async fn a_shutdown_completes_requests_in_flight() {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let ask = http.get(format!("{address}/badge/bigscience/bloom.svg")).send();
     let slow = tokio::spawn(async move { ask.await.unwrap().text().await.unwrap() });
-    while hub.log().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    support::wait_until("a lookup has begun", async || !hub.log().is_empty()).await;
     end.send(()).unwrap();
     assert!(slow.await.unwrap().contains("params: 176B"));
     let later = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -266,9 +260,8 @@ async fn a_client_that_does_not_read_is_disconnected() {
     let request = format!("GET /openapi.json HTTP/1.1\r\nHost: {address}\r\n\r\n");
     // The service stops reading further requests, and then closes the connection.
     while stream.write_all(request.as_bytes()).await.is_ok() {}
-    while !get(&router, "/metrics").await.body.contains("hf_meta_connections 0") {
-        tokio::task::yield_now().await;
-    }
+    let is_closed = async || get(&router, "/metrics").await.body.contains("hf_meta_connections 0");
+    support::wait_until("the connection is closed", is_closed).await;
 }
 
 #[tokio::test]

@@ -189,9 +189,8 @@ async fn a_webhook_that_starts_no_lookup_still_expires_the_result() {
             is_hit.then(|| fault.clone())
         });
         let in_flight = title(repo);
-        while !hub.log().iter().any(|request| request.host == host) {
-            tokio::task::yield_now().await;
-        }
+        let has_begun = async || hub.log().iter().any(|request| request.host == host);
+        support::wait_until("the lookup has begun", has_begun).await;
         hub.move_branch("org/moving", "main", &new);
         let event = r#"{"event":{"scope":"repo"},"repo":{"type":"model","name":"org/moving"}}"#;
         let event =
@@ -253,15 +252,8 @@ async fn a_stale_badge_is_served_while_it_is_refreshed() {
     let router = service.router();
     assert_eq!(get(&router, "/badge/org/moving.svg").await.title(), "params: 2");
     hub.move_branch("org/moving", "main", &old);
-    let mut last = String::new();
-    for _ in 0..100_000 {
-        last = get(&router, "/badge/org/moving.svg").await.title();
-        if last == "params: 1" {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(last, "params: 1");
+    let is_old = async || get(&router, "/badge/org/moving.svg").await.title() == "params: 1";
+    support::wait_until("the badge is refreshed", is_old).await;
 }
 
 #[tokio::test]
@@ -321,9 +313,9 @@ async fn a_response_without_headers_of_a_hub_changes_no_badge() {
     let title = async || {
         let title = get(&router, "/badge/org/model.svg").await.title();
         // The request may have started a lookup in the background.
-        while !get(&router, "/metrics").await.body.contains("hf_meta_lookups_in_flight 0") {
-            tokio::task::yield_now().await;
-        }
+        let has_ended =
+            async || get(&router, "/metrics").await.body.contains("hf_meta_lookups_in_flight 0");
+        support::wait_until("no lookup is in flight", has_ended).await;
         title
     };
     assert_eq!(title().await, "params: 2");
@@ -349,14 +341,9 @@ async fn a_slow_lookup_continues_while_the_badge_says_pending() {
     let api = get(&router, "/api/models/bigscience/bloom").await;
     assert_eq!((api.status, api.header("retry-after")), (StatusCode::ACCEPTED, "5"));
     let started = hub.log().len();
-    let title = loop {
-        let title = get(&router, "/badge/bigscience/bloom.svg").await.title();
-        if title != "params: pending" {
-            break title;
-        }
-        tokio::task::yield_now().await;
-    };
-    assert_eq!(title, "params: 176B");
+    let title = async || get(&router, "/badge/bigscience/bloom.svg").await.title();
+    support::wait_until("the lookup has ended", async || title().await != "params: pending").await;
+    assert_eq!(title().await, "params: 176B");
     assert!(hub.log().len() >= started);
     assert_eq!(hub.log().len(), 3 + 72 * 2, "all requests share one lookup");
 }

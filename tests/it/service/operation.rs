@@ -202,9 +202,7 @@ async fn a_draining_service_is_not_ready_but_accepts_connections() {
     };
     assert_eq!(ready().await, 200);
     drop(sender);
-    while ready().await != 503 {
-        tokio::task::yield_now().await;
-    }
+    support::wait_until("the service is not ready", async || ready().await == 503).await;
     assert_eq!(ready().await, 503, "a new connection is accepted");
 }
 

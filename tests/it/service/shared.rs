@@ -58,9 +58,8 @@ impl Store {
 
     /// Waits until the server accepts connections.
     fn wait(&self) {
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            std::thread::yield_now();
-        }
+        let accepts = || TcpStream::connect(("127.0.0.1", self.port)).is_ok();
+        support::wait_until_blocking("the server accepts connections", accepts);
     }
 
     /// Sends a command and returns the reply in the protocol of Redis.
@@ -255,11 +254,11 @@ async fn no_request_fails_while_the_shared_cache_is_down() {
     let readers: Vec<_> = readers.collect();
     let some_more = async || {
         let enough = answered.load(Ordering::Relaxed) + 200;
-        while answered.load(Ordering::Relaxed) < enough
-            && readers.iter().all(|reader| !reader.is_finished())
-        {
-            tokio::task::yield_now().await;
-        }
+        let are_enough = async || {
+            let has_failed = readers.iter().any(tokio::task::JoinHandle::is_finished);
+            has_failed || answered.load(Ordering::Relaxed) >= enough
+        };
+        support::wait_until("200 more badges are read", are_enough).await;
     };
     some_more().await;
     for _ in 0..3 {

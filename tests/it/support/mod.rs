@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::ops::Range;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use hf_meta::{Client, Dtype, Error, Plan, SafetensorsFileHeader, SafetensorsParseFromRepo};
 
@@ -120,6 +121,30 @@ pub(crate) fn two_commits(repo: &str, old: &str, new: &str) -> Repo {
         .file("model.safetensors", weights(&["x", "y"]))
         .commit(old)
         .file("model.safetensors", weights(&["x"]))
+}
+
+/// The longest wait for another task or process. The slowest one, a server on a busy machine, takes seconds.
+const MAX_WAIT: Duration = Duration::from_secs(120);
+
+/// Waits until a condition holds, and panics with the expected state if it does not in time: a test that hangs shows
+/// nothing.
+pub(crate) async fn wait_until(expected: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !holds().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    let in_time = tokio::time::timeout(MAX_WAIT, wait).await;
+    assert!(in_time.is_ok(), "after {} s, this is not so: {expected}", MAX_WAIT.as_secs());
+}
+
+/// Like [`wait_until`], for a test without an async runtime.
+pub(crate) fn wait_until_blocking(expected: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + MAX_WAIT;
+    while !holds() {
+        assert!(Instant::now() < end, "after {} s, this is not so: {expected}", MAX_WAIT.as_secs());
+        std::thread::yield_now();
+    }
 }
 
 /// The variable that is set in a process started by [`run_in_own_process`].

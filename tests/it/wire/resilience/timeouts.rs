@@ -91,9 +91,8 @@ async fn a_connection_without_response_times_out() {
     let listener = socket.listen(1).unwrap();
     let address = listener.local_addr().unwrap();
     let filling: Vec<_> = (0..8).map(|_| tokio::spawn(TcpStream::connect(address))).collect();
-    while filling.iter().filter(|connection| connection.is_finished()).count() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let connected = || filling.iter().filter(|connection| connection.is_finished()).count();
+    support::wait_until("the backlog is full", async || connected() >= 2).await;
     check_timeout(&connect("http", &listener).await);
     filling.iter().for_each(tokio::task::JoinHandle::abort);
 }
