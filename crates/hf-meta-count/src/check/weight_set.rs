@@ -104,14 +104,7 @@ impl SetCheck {
         self.count(&built, hub);
         let BuiltReport { builder, adapter, .. } = built;
         if adapter.is_some() {
-            let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
-            self.set.findings.extend(found);
-            let is_missing = config.missing == Some(ADAPTER_CONFIG);
-            if is_missing && is_written_by_peft(&self.set.path, &builder.headers) {
-                let folder = self.set.path.folder();
-                let file = clip(RepoPath::join(folder.as_ref(), ADAPTER_CONFIG).as_str());
-                self.set.findings.push(Finding::MissingConfig { file, loader: "PEFT" });
-            }
+            self.check_adapter(config, &builder.headers);
         }
         let json = config.json.as_deref().filter(|_| !config.is_of_root);
         let adapter_json = config.configs.adapter().filter(|_| adapter.is_some());
@@ -123,21 +116,11 @@ impl SetCheck {
         } else {
             self.compare_with_config(config, &builder.headers, adapter.is_some())
         };
-        let mut set = self.set;
-        if self.is_complete && set.files > 0 && builder.tensors == 0 && adapter.is_none() {
-            set.findings.push(Finding::NoTensors);
+        if self.is_complete && self.set.files > 0 && builder.tensors == 0 && adapter.is_none() {
+            self.set.findings.push(Finding::NoTensors);
         }
-        let path = &set.path;
-        let spaces = builder.headers.iter().filter(|(_, header)| header.has_leading_space);
-        let spaces = spaces.map(|(file, _)| {
-            let file = if file == path { file.clone() } else { path.sibling(file) };
-            Finding::LeadingSpace { file: clip(file.as_str()) }
-        });
-        set.findings.extend(bounded(spaces));
-        let is_named =
-            |file: &RepoPath| if file == path { file.clone() } else { path.sibling(file) };
-        let headers = builder.headers.iter().map(|(file, header)| (is_named(file), header));
-        set.findings.extend(check_metadata(headers, set.loader));
+        self.check_texts(&builder.headers);
+        let mut set = self.set;
         (set.valid_files, set.tensors) = (builder.files, builder.tensors);
         set.config = config.json.clone().filter(|_| !config.is_of_root);
         let fetch = FetchStats { weight_bytes: builder.file_bytes, ..FetchStats::default() };
@@ -145,6 +128,31 @@ impl SetCheck {
         let loader = loader(&set.path, config, &builder.headers, is_peft);
         let sets = vec![set];
         VerifyReport { loader, filepaths, sets, adapter, fetch, ..VerifyReport::default() }
+    }
+
+    /// Compares the parts of an adapter, and looks for the configuration without which PEFT does not load it.
+    fn check_adapter(&mut self, config: &ConfigFile, headers: &Headers) {
+        let found = rules::check_adapter(config.configs.adapter(), headers);
+        self.set.findings.extend(found);
+        let is_missing = config.missing == Some(ADAPTER_CONFIG);
+        if is_missing && is_written_by_peft(&self.set.path, headers) {
+            let folder = self.set.path.folder();
+            let file = clip(RepoPath::join(folder.as_ref(), ADAPTER_CONFIG).as_str());
+            self.set.findings.push(Finding::MissingConfig { file, loader: "PEFT" });
+        }
+    }
+
+    /// Checks what headers contain besides tensors: whitespace in front of the JSON, and metadata.
+    fn check_texts(&mut self, headers: &Headers) {
+        let path = &self.set.path;
+        // The names of shards are relative to their index.
+        let named = |file: &RepoPath| if file == path { file.clone() } else { path.sibling(file) };
+        let spaces = headers.iter().filter(|(_, header)| header.has_leading_space);
+        let spaces =
+            spaces.map(|(file, _)| Finding::LeadingSpace { file: clip(named(file).as_str()) });
+        self.set.findings.extend(bounded(spaces));
+        let headers = headers.iter().map(|(file, header)| (named(file), header));
+        self.set.findings.extend(check_metadata(headers, self.set.loader));
     }
 
     /// Adds the findings about the headers and the count. Adds the count if it is right.

@@ -297,6 +297,18 @@ impl CountSums {
         });
     }
 
+    /// Returns whether the class of the model stores its output embedding, whatever the configuration ties.
+    fn has_own_head(&self, expected: Option<&ExpectedWeights<'_>>) -> bool {
+        let head = self.output.as_ref().zip(expected);
+        head.is_some_and(|(head, expected)| expected.requires(module_of(&head.name)))
+    }
+
+    /// Returns the layout in which most parameters are packed.
+    fn main_layout(&self) -> Option<&'static str> {
+        let packed = self.kinds.iter().filter(|kind| kind.parameters > kind.elements);
+        packed.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout)
+    }
+
     /// Returns the results. All tensors must have been added.
     pub(super) fn finish(
         mut self,
@@ -305,9 +317,7 @@ impl CountSums {
         needs_config: bool,
         is_self_describing: bool,
     ) -> (ParameterCount, CountBreakdown) {
-        let head = self.output.as_ref().zip(expected.as_ref());
-        let has_own_head =
-            head.is_some_and(|(head, expected)| expected.requires(module_of(&head.name)));
+        let has_own_head = self.has_own_head(expected.as_ref());
         let is_known_model = expected.is_some();
         if let Some(expected) = expected {
             self.shapes.compare_with(expected);
@@ -330,15 +340,14 @@ impl CountSums {
         self.leave_out_computed(configs);
         self.sort();
         let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
-        let packed = self.kinds.iter().filter(|kind| kind.parameters > kind.elements);
-        let largest = packed.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
         let named = configs.method();
+        let method = named.or_else(|| self.main_layout()).map(str::to_owned);
         // No row can overflow, because the total is larger and did not.
         let rows = self.groups.iter().map(|group| (&group.dtype, &group.count));
         let parameters = ParameterCount::new(rows);
         let breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
-            method: named.or(largest).map(str::to_owned),
+            method,
             unknown_method: named.filter(|name| !is_known(name)).map(str::to_owned),
             groups: self.groups,
             module_kinds: self.kinds,

@@ -80,11 +80,7 @@ fn compare(
     let class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
     let shown = clip(class.shown());
     let unknown = || format!("the architecture `{shown}` is not known");
-    let name = class.names.first().map(String::as_str);
-    let renames = Renames::new(name, &class.architecture, &class.object);
-    let mut layout =
-        ModelLayout::new(&class.architecture, class.object.clone()).ok_or_else(unknown)?;
-    layout.add_renames(renames);
+    let layout = layout_of(&class).ok_or_else(unknown)?;
     let stored = StoredModules::new(&layout, headers);
     // Their loaders rename nothing.
     let is_of_library = OWN_NAMES.iter().any(|library| class.architecture.starts_with(library));
@@ -99,30 +95,44 @@ fn compare(
     if !is_of_library {
         class.check_names(&layout, &stored, loaded, is_mlx, found)?;
     }
-    let has_head = class.has_head(&layout);
-    // Custom code may tie embeddings by default.
-    let is_tied = config.is_tied();
-    let is_tied = is_tied.or_else(|| layout.is_tied().filter(|_| class.custom.is_none()));
     check_heads(config, found);
-    let (layout, stored, has_drafts) = (&layout, &stored, stored.has_drafts);
     let mut check = ModelCheck {
-        layout,
+        layout: &layout,
         headers,
-        stored,
-        has_drafts,
-        has_head,
+        stored: &stored,
+        has_drafts: stored.has_drafts,
+        has_head: class.has_head(&layout),
         class: &class,
-        is_tied,
+        is_tied: is_tied(config, &class, &layout),
         is_mlx,
         values: HashMap::new(),
         mismatches: found,
     };
     check.check_all(config);
     if !found.has_errors() {
-        check_siblings(&lists(headers), |name| stored.is_weight(layout, name), found);
-        check_biases(headers, |name| stored.is_weight(layout, name), found);
+        check_siblings(&lists(headers), |name| stored.is_weight(&layout, name), found);
+        check_biases(headers, |name| stored.is_weight(&layout, name), found);
     }
     Ok(())
+}
+
+/// Returns the modules of a class, with the names that its loader renames; `None` if the class is not known.
+fn layout_of<'a>(class: &ModelClass<'a>) -> Option<ModelLayout<'a>> {
+    let mut layout = ModelLayout::new(&class.architecture, class.object.clone())?;
+    let name = class.names.first().map(String::as_str);
+    layout.add_renames(Renames::new(name, &class.architecture, &class.object));
+    Some(layout)
+}
+
+/// Returns whether the class ties its embeddings; `None` if nothing states it.
+fn is_tied(
+    config: &ModelConfig<'_>,
+    class: &ModelClass<'_>,
+    layout: &ModelLayout<'_>,
+) -> Option<bool> {
+    let stated = config.is_tied();
+    // Custom code may have another default.
+    if stated.is_some() || class.custom.is_some() { stated } else { layout.is_tied() }
 }
 
 /// The libraries that load only tensors with the names of their classes. transformers renames many.
