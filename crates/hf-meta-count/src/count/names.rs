@@ -8,7 +8,7 @@ use memchr::memrchr;
 use super::Buffer;
 use super::counted_as::HasShape;
 use super::methods::all_names;
-use super::module::{Component, container_bits, without_star};
+use super::module::{Component, PartName, container_bits};
 use super::name_pattern::{NameNumber, NamePattern, name_offset};
 use super::position::{Embedding, ExpertKind, ExpertNumber, ExpertPart, ExpertPosition, Position};
 use hf_meta_format::base::sort::sort_by_key;
@@ -18,13 +18,14 @@ use hf_meta_format::formats::{Dtype, TensorInfo};
 pub(super) static COMPONENTS: LazyLock<Vec<Component>> = LazyLock::new(|| {
     let mut names: Vec<_> = all_names().collect();
     // Sorted so that the longest of several names matches first.
-    sort_by_key(&mut names, |(name, ..)| {
-        (!name.is_empty(), usize::MAX - without_star(name).len(), *name)
+    sort_by_key(&mut names, |(PartName { text, is_suffix, .. }, ..)| {
+        // A suffix comes before the same text as a whole segment.
+        (!text.is_empty(), usize::MAX - text.len(), !is_suffix, *text)
     });
-    names.dedup_by_key(|(name, ..)| *name);
+    names.dedup_by_key(|(name, ..)| (name.text, name.is_suffix));
     let components = names.into_iter().zip(0..).map(|((name, role, kind), index)| {
-        let is_suffix = name.starts_with('*');
-        Component { index, name: without_star(name), is_suffix, role, kind }
+        let PartName { text, is_suffix, .. } = name;
+        Component { index, name: text, is_suffix, role, kind }
     });
     components.collect()
 });
@@ -296,13 +297,20 @@ mod tests {
     fn methods_agree_on_the_role_of_a_name() {
         let is_always = |role| matches!(role, Role::AlwaysAuxiliary | Role::QuantizerState);
         for (name, role, kind) in all_names() {
-            let is_same = |found: &&Component| {
-                found.name == without_star(name) && found.is_suffix == name.starts_with('*')
-            };
+            let is_same =
+                |found: &&Component| (found.name, found.is_suffix) == (name.text, name.is_suffix);
             let found = COMPONENTS.iter().find(is_same).unwrap();
             let is_equal = (found.role, found.kind) == (role, kind);
             // The tables for all methods take precedence.
-            assert!(is_equal || found.is_always_auxiliary() && !is_always(role), "{name}");
+            let is_always = found.is_always_auxiliary() && !is_always(role);
+            assert!(
+                is_equal || is_always,
+                "`{}` is {role:?} {kind:?} in one declaration, and {:?} {:?} in another: write the name with `?` \
+                 in both if unquantized models use it, and in none otherwise",
+                name.text,
+                found.role,
+                found.kind,
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use super::Mismatches;
 use crate::architectures::architecture::positive;
 use crate::base::model_config::ModelConfig;
 use crate::count::config::{
-    HF_QUANT_CONFIG, KnownSides, MODELOPT_PARTS, MetadataShapes, ModuleEntries, Pattern,
+    HF_QUANT_CONFIG, Key, KnownSides, MODELOPT_PARTS, MetadataShapes, ModuleEntries, Pattern,
     QUANTIZE_CONFIG, Schemes,
 };
 use crate::count::name_pattern::NamePattern;
@@ -30,14 +30,14 @@ const FORMATS: [&str; 5] =
 const MLX: &str = "mlx";
 
 /// The keys of whole numbers and flags in declarations of layouts.
-const NUMBERS: [&str; 7] = [
-    "load_in_4bit",
-    "zero_point",
-    "num_codebooks",
-    "nbits_per_codebook",
-    "in_group_size",
-    "out_group_size",
-    "axis",
+const NUMBERS: [Key; 7] = [
+    Key::LoadIn4Bit,
+    Key::ZeroPoint,
+    Key::Codebooks,
+    Key::CodebookBits,
+    Key::InGroupSize,
+    Key::OutGroupSize,
+    Key::Axis,
 ];
 
 /// The methods whose loaders do not quantize plain weights.
@@ -98,7 +98,7 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
         policy: RecipePolicy::new(&section, configs)?,
         known: KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None },
         layers: positive(config.text_model(), "layers").map(|(_, layers)| layers),
-        is_4bit: recipe.numbers.get("load_in_4bit") == Some(&1),
+        is_4bit: recipe.numbers.get(&Key::LoadIn4Bit) == Some(&1),
         recipe,
         names: NamePatterns::default(),
         found: Mismatches::default(),
@@ -305,10 +305,10 @@ fn read_recipe(section: &JsonObject<'_>, configs: &Configs) -> Recipe {
     };
     let block = section.get::<[u64; 2]>("weight_block_size");
     let named = [
-        ("symmetric", flag("weights", "symmetric")),
-        ("dynamic", flag("input_activations", "dynamic")),
-        ("block_rows", block.map(|block| block[0])),
-        ("block_columns", block.map(|block| block[1])),
+        (Key::Symmetric, flag("weights", "symmetric")),
+        (Key::Dynamic, flag("input_activations", "dynamic")),
+        (Key::BlockRows, block.map(|block| block[0])),
+        (Key::BlockColumns, block.map(|block| block[1])),
     ];
     // MLX has biases in this mode, which is the default. Single modules may state another one.
     let is_affine = |(key, value): (&str, &RawValue)| match key {
@@ -316,20 +316,20 @@ fn read_recipe(section: &JsonObject<'_>, configs: &Configs) -> Recipe {
         _ => !value.get().contains("\"mode\""),
     };
     let affine =
-        (method(configs) == MLX && section.entries().all(is_affine)).then_some(("affine", 1));
+        (method(configs) == MLX && section.entries().all(is_affine)).then_some((Key::Affine, 1));
     let named = named.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(affine);
     // HQQ states the packing of all modules in a section of the section.
     let inner = section.get::<JsonObject<'_>>("quant_config").unwrap_or_default();
     let inner = inner.get::<JsonObject<'_>>("weight_quant_params").unwrap_or_default();
     let numbers = NUMBERS.iter().filter_map(|key| {
-        let value = section.raw(key).or_else(|| inner.raw(key))?;
+        let value = section.raw(key.name()).or_else(|| inner.raw(key.name()))?;
         Some((*key, read::<bool>(value).map(u64::from).or_else(|| number(value))?))
     });
     let numbers: BTreeMap<_, _> = named.chain(numbers).ordered();
     let method = method(configs).to_owned();
     let is_format = |text: &String| !text.starts_with(|digit: char| digit.is_ascii_digit());
     let mut formats = FORMATS.iter().filter_map(|key| section.get::<String>(key));
-    let name = match (formats.find(is_format), numbers.get("axis")) {
+    let name = match (formats.find(is_format), numbers.get(&Key::Axis)) {
         (_, Some(axis)) => format!("{method}:axis_{axis}"),
         (Some(format), None) => format!("{method}:{}", format.to_ascii_lowercase()),
         (None, None) => method.clone(),

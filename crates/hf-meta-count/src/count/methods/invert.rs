@@ -7,6 +7,7 @@
 
 use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape, Problem};
 use super::term::{Range, Side, Units};
+use crate::count::config::Key;
 use crate::count::module::ComponentTensor;
 use hf_meta_format::formats::{TensorInfo, product};
 
@@ -47,7 +48,7 @@ pub(super) struct Attempt<'a> {
     pub(super) bits: u64,
     pub(super) group: Option<u64>,
     /// The numbers that the recipe states, by their keys.
-    pub(super) stated: &'a dyn Fn(&str) -> Option<u64>,
+    pub(super) stated: &'a dyn Fn(Key) -> Option<u64>,
 }
 
 impl Attempt<'_> {
@@ -62,8 +63,8 @@ impl Attempt<'_> {
     pub(super) fn stated_sides(&self) -> Option<Ranges> {
         let mut ranges = Ranges::NEW;
         for (side, key) in self.parts.layout.stated {
-            if let Some(length) = (self.stated)(key) {
-                ranges.restrict(*side, Range::exactly(length), key)?;
+            if let Some(length) = (self.stated)(*key) {
+                ranges.restrict(*side, Range::exactly(length), key.name())?;
             }
         }
         Some(ranges)

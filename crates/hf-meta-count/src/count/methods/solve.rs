@@ -24,7 +24,7 @@ use super::term::Side;
 use crate::count::UnresolvedReason::{
     self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents,
 };
-use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
+use crate::count::config::{Key, KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, Module, divide};
 use crate::count::{Evidence, Packing};
 use hf_meta_format::formats::TensorInfo;
@@ -176,7 +176,7 @@ impl Attempt<'_> {
     fn multiple(&self, pad: &Pad, ranges: &Ranges) -> Option<u64> {
         let groups = || ranges.get(Side::Groups).point().filter(|&groups| groups > 1);
         let implied = || divide(ranges.get(pad.side).high, groups()?);
-        let block = (self.stated)("block elements");
+        let block = (self.stated)(Key::BlockElements);
         let multiple = pad.to.or(block).or(self.group).or_else(implied);
         let is_stated =
             pad.unless.is_some_and(|name| self.parts.problem.module.find(name).is_some());
@@ -345,7 +345,7 @@ struct Attempts<'a> {
 impl Attempts<'_> {
     fn solve(&mut self, bits: u64, group: Option<u64>, scheme: &Scheme) -> Option<Solved> {
         let group = group.or(only(self.parts.layout.sizes()));
-        let stated = |key: &str| scheme.number(key);
+        let stated = |key| scheme.number(key);
         let attempt = Attempt { parts: self.parts, bits, group, stated: &stated };
         let solved = attempt.solve(self.method);
         let reason = solved.as_ref().err().copied();

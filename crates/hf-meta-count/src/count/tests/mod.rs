@@ -5,6 +5,8 @@ mod flagged;
 mod oracles;
 mod packers;
 
+use std::path::Path;
+
 use super::methods::METHODS;
 use super::names::COMPONENTS;
 use super::*;
@@ -13,6 +15,11 @@ use hf_meta_format::formats::{
 };
 
 type Tensor<'a> = (&'a str, Dtype, &'a [u64]);
+
+/// Returns the text of a page, by its path in the project.
+pub(super) fn page(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+}
 
 fn counting(config: &str, tensors: &[Tensor<'_>]) -> Option<(ParameterCount, CountBreakdown)> {
     let config = Configs::from_config_json(config.as_bytes()).unwrap();
@@ -408,7 +415,7 @@ fn an_unneeded_config_changes_nothing() {
     let dtypes = [Dtype::BOOL, Dtype::U8, Dtype::I32, Dtype::I64, Dtype::F8_E4M3, Dtype::BF16];
     let configs: Vec<_> = METHODS
         .iter()
-        .filter_map(|method| method.names.split_ascii_whitespace().next())
+        .filter_map(|method| method.names.first().copied())
         .map(|name| {
             let quantization = format!(r#"{{"quant_method":"{name}","bits":4,"group_size":32}}"#);
             let config = format!(r#"{{"quantization_config":{quantization}}}"#);
