@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::SetCheck;
-use crate::count::name_pattern::NamePattern;
+use crate::count::names::pattern::NamePattern;
 use crate::count::split_name;
 use crate::results::{Finding, Severity};
 use crate::steps::{ConfigFile, ReportBuilder};

@@ -5,9 +5,9 @@ use super::counted_as::TensorUse;
 use super::doubts::Siblings;
 use super::expected_weights::ExpectedWeights;
 use super::module::{Component, container_bits};
+use super::names::Embedding;
 use super::names::{NamePatterns, TensorName};
 use super::pending::PendingTensors;
-use super::position::Embedding;
 use super::solver::Solver;
 use super::sums::CountSums;
 use super::{

@@ -9,8 +9,8 @@ use super::expected_weights::ExpectedWeights;
 use super::experts::ExpertSums;
 use super::methods::{Solved, is_known};
 use super::module::{Module, container_bits, is_packed_integer};
+use super::names::Embedding;
 use super::names::{TensorName, module_of};
-use super::position::Embedding;
 use super::{
     AuxiliaryTensor, Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount,
     ModuleKind, ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules,

@@ -7,7 +7,7 @@ use super::config::{ModelCheck, wrong_side};
 use super::stored_modules::{is_expert, is_feed_forward, parent};
 use crate::architectures::architecture::text_of;
 use crate::architectures::layout::{Group, GroupRule, LayoutEntry, Place};
-use crate::count::name_pattern::NamePattern;
+use crate::count::names::pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
 use crate::results::text::counted;
 use hf_meta_format::base::sort::Ordered;

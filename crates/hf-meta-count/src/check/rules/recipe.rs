@@ -12,7 +12,7 @@ use crate::count::config::{
     HF_QUANT_CONFIG, Key, KnownSides, MODELOPT_PARTS, MetadataShapes, ModuleEntries, Pattern,
     QUANTIZE_CONFIG, Schemes,
 };
-use crate::count::name_pattern::NamePattern;
+use crate::count::names::pattern::NamePattern;
 use crate::count::{
     Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
     container_bits, evaluate, split_name,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::MismatchKind;
 use crate::architectures::layout::{LayoutEntry, ModelLayout, Place};
+use crate::count::names::is_leftover;
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
 use hf_meta_format::base::sort::sort_by;
 use hf_meta_format::formats::{Headers, TensorInfo, loaded_tensors};
@@ -318,22 +319,6 @@ pub(super) fn is_feed_forward(path: &str) -> bool {
     const PARTS: [&str; 7] = ["expert", "moe", "mlp", "feed_forward", "ffn", "gate", "router"];
 
     PARTS.iter().any(|part| path.contains(part))
-}
-
-/// Returns whether a tensor is one that old versions stored and loaders ignore.
-fn is_leftover(name: &str) -> bool {
-    const ENDS: [&str; 7] = [
-        "inv_freq",
-        "masked_bias",
-        "attn.bias",
-        "attention.bias",
-        "position_ids",
-        "token_type_ids",
-        "num_batches_tracked",
-    ];
-    const ROTARY: &str = "rotary_emb";
-
-    ENDS.iter().any(|end| name.ends_with(end)) || name.contains(ROTARY)
 }
 
 /// Returns the path of the module around a module.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// The maximum number of parts of a name, which limits the depth of a tree and the ancestors of a tensor. The rest of a
 /// longer name is one part. No known model has names with more than a dozen parts.
-pub(super) const MAX_PARTS: usize = 24;
+pub(in crate::count) const MAX_PARTS: usize = 24;
 
 /// The maximum number of runs in a formatted list of numbers.
 const MAX_RUNS: usize = 4;
@@ -54,7 +54,7 @@ impl NamePattern {
     /// Returns whether a name has this pattern, and if so, replaces `numbers` with its numbers.
     // Every tensor calls it.
     #[inline]
-    pub(super) fn matches(&self, name: &str, numbers: &mut Vec<NameNumber>) -> bool {
+    pub(in crate::count) fn matches(&self, name: &str, numbers: &mut Vec<NameNumber>) -> bool {
         numbers.clear();
         // Every tensor is compared, and bytes need no check for character boundaries.
         let (name, text) = (name.as_bytes(), self.text.as_bytes());
@@ -74,7 +74,7 @@ impl NamePattern {
 }
 
 /// Returns the offset in a name that corresponds to an offset in its pattern.
-pub(super) fn name_offset(numbers: &[NameNumber], pattern_offset: usize) -> usize {
+pub(in crate::count) fn name_offset(numbers: &[NameNumber], pattern_offset: usize) -> usize {
     let number = numbers.iter().rev().find(|number| number.pattern_end <= pattern_offset);
     number.map_or(pattern_offset, |number| number.end + (pattern_offset - number.pattern_end))
 }
@@ -109,7 +109,7 @@ pub(crate) fn number(part: &str) -> Option<u64> {
 }
 
 /// Parses a text that consists of digits.
-pub(super) fn digits(text: &str) -> Option<u64> {
+pub(in crate::count) fn digits(text: &str) -> Option<u64> {
     let (value, length) = leading_number(text.as_bytes())?;
     (length == text.len()).then_some(value)
 }

@@ -1,21 +1,36 @@
-//! The facts that the name of a tensor shows, looked up once per pattern.
+//! The meanings of names: the only place that knows names of tensors, besides the parts of quantization methods in
+//! [`methods`](super::methods).
+//!
+//! - [`pattern`]: a name with its numbers folded, such as `model.layers.#.mlp.experts.#.up_proj.weight`
+//! - [`position`]: layers, experts, routers, draft heads and embeddings
+//! - [`buffers`]: tensors that are not parameters
+//!
+//! The facts of a name are looked up once per pattern, because the hundred thousand names of a large model have a few
+//! dozen patterns.
+
+mod buffers;
+pub(crate) mod pattern;
+mod position;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use memchr::memrchr;
 
-use super::Buffer;
-use super::counted_as::HasShape;
+use self::buffers::HasShape;
+use self::pattern::{NameNumber, NamePattern, name_offset};
+use self::position::{ExpertKind, ExpertNumber, ExpertPosition, Position};
 use super::methods::all_names;
 use super::module::{Component, PartName, container_bits};
-use super::name_pattern::{NameNumber, NamePattern, name_offset};
-use super::position::{Embedding, ExpertKind, ExpertNumber, ExpertPart, ExpertPosition, Position};
 use hf_meta_format::base::sort::sort_by_key;
 use hf_meta_format::formats::{Dtype, TensorInfo};
 
+pub use self::buffers::Buffer;
+pub(crate) use self::buffers::is_leftover;
+pub(crate) use self::position::{Embedding, ExpertPart};
+
 /// The components of all methods, the bare module name first, then longer names before shorter ones.
-pub(super) static COMPONENTS: LazyLock<Vec<Component>> = LazyLock::new(|| {
+pub(in crate::count) static COMPONENTS: LazyLock<Vec<Component>> = LazyLock::new(|| {
     let mut names: Vec<_> = all_names().collect();
     // Sorted so that the longest of several names matches first.
     sort_by_key(&mut names, |(PartName { text, is_suffix, .. }, ..)| {
@@ -52,7 +67,7 @@ pub(crate) fn is_packed_weight(name: &str, dtype: &Dtype) -> bool {
 }
 
 /// Returns the last segment of a name.
-pub(super) fn last_segment(name: &str) -> &str {
+pub(in crate::count) fn last_segment(name: &str) -> &str {
     memrchr(b'.', name.as_bytes()).map_or(name, |dot| &name[dot + 1..])
 }
 
@@ -151,14 +166,14 @@ pub(crate) struct TensorName<'a> {
 
 /// The routed experts that a tensor contains.
 #[derive(Clone, Copy)]
-pub(super) struct RoutedExperts<'a> {
+pub(in crate::count) struct RoutedExperts<'a> {
     /// The name up to the list of experts, such as `model.layers.7.mlp.experts`.
-    pub(super) group: &'a str,
-    pub(super) part: ExpertPart,
+    pub(in crate::count) group: &'a str,
+    pub(in crate::count) part: ExpertPart,
     /// True if the tensor proves that the model has routed experts.
-    pub(super) is_proof: bool,
+    pub(in crate::count) is_proof: bool,
     /// True if only a router can prove that this is an expert.
-    pub(super) is_unnamed: bool,
+    pub(in crate::count) is_unnamed: bool,
 }
 
 impl<'a> TensorName<'a> {
@@ -170,17 +185,17 @@ impl<'a> TensorName<'a> {
     }
 
     /// Returns the kind of buffer, or `None` if the tensor is not a buffer.
-    pub(super) fn buffer(&self, tensor: &TensorInfo) -> Option<Buffer> {
+    pub(in crate::count) fn buffer(&self, tensor: &TensorInfo) -> Option<Buffer> {
         let (kind, has_shape) = self.facts.buffer?;
         has_shape(&tensor.shape).then_some(kind)
     }
 
-    pub(super) fn is_bias(&self) -> bool {
+    pub(in crate::count) fn is_bias(&self) -> bool {
         self.facts.is_bias
     }
 
     /// Returns the module of a bias, and the number of its pattern; `None` if several patterns may have this number.
-    pub(super) fn biased_module(&self) -> Option<(&'a str, usize)> {
+    pub(in crate::count) fn biased_module(&self) -> Option<(&'a str, usize)> {
         let is_known = self.facts.is_bias && self.pattern + 1 < NamePatterns::MAX_PATTERNS;
         Some((self.name.strip_suffix(BIAS).filter(|_| is_known)?, self.pattern))
     }
@@ -195,13 +210,13 @@ impl<'a> TensorName<'a> {
     }
 
     /// Returns the name up to the number of the layer, such as `model.layers.7`, and the number.
-    pub(super) fn layer(&self) -> Option<(&'a str, u64)> {
+    pub(in crate::count) fn layer(&self) -> Option<(&'a str, u64)> {
         let NameNumber { value, end, .. } = *self.numbers.get(self.facts.position.layer?)?;
         Some((self.name.get(..end)?, value))
     }
 
     /// Returns the routed experts that the tensor contains.
-    pub(super) fn experts(&self, tensor: &TensorInfo) -> Option<RoutedExperts<'a>> {
+    pub(in crate::count) fn experts(&self, tensor: &TensorInfo) -> Option<RoutedExperts<'a>> {
         let experts: ExpertPosition = self.facts.position.experts?;
         let number = experts.number.and_then(|number| match number {
             ExpertNumber::Folded(at) => Some(self.numbers.get(at)?.value),
@@ -222,7 +237,7 @@ impl<'a> TensorName<'a> {
     }
 
     /// Returns the number of experts if the tensor may be the weight matrix of a router.
-    pub(super) fn router_outputs(&self, tensor: &TensorInfo) -> Option<u64> {
+    pub(in crate::count) fn router_outputs(&self, tensor: &TensorInfo) -> Option<u64> {
         /// The gates of gated linear units have the same names and are larger.
         const MAX_EXPERTS: u64 = 512;
 
@@ -234,7 +249,7 @@ impl<'a> TensorName<'a> {
     }
 
     /// Returns the first dimension of a tensor that may contain all experts of a layer, without the name of one.
-    pub(super) fn unnamed_stack(&self, tensor: &TensorInfo) -> Option<u64> {
+    pub(in crate::count) fn unnamed_stack(&self, tensor: &TensorInfo) -> Option<u64> {
         let [experts, rows, columns] = tensor.shape[..] else { return None };
         let Position { is_router, experts: known, layer, .. } = self.facts.position;
         let may_be_stack = !is_router && known.is_none() && layer.is_some();
@@ -245,7 +260,7 @@ impl<'a> TensorName<'a> {
 
 /// Returns a hash of 64 bits. Two names of a model never share one in practice, and the standard hash takes several
 /// times as long.
-pub(super) fn hash(text: &str) -> u64 {
+pub(in crate::count) fn hash(text: &str) -> u64 {
     /// The fractional part of the golden ratio, whose multiples are spread evenly.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 

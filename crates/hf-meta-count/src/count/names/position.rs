@@ -1,6 +1,6 @@
 //! Derives the position of a tensor in the model from the pattern of its name.
 
-use super::name_pattern::{NamePattern, digits};
+use super::pattern::{NamePattern, digits};
 
 /// The position of the tensors whose names have a common pattern. Offsets are relative to the pattern.
 #[derive(Clone, Copy, Debug, Default)]
@@ -8,28 +8,28 @@ pub(crate) struct Position {
     /// True if a segment names a draft head, such as `mtp`.
     pub(crate) is_draft: bool,
     /// The number of the layer, by its index among the numbers of the name.
-    pub(super) layer: Option<usize>,
+    pub(in crate::count) layer: Option<usize>,
     /// The routed expert, or all routed experts if the tensors contain them. `None` for shared experts and routers,
     /// which every token uses.
-    pub(super) experts: Option<ExpertPosition>,
+    pub(in crate::count) experts: Option<ExpertPosition>,
     /// True if a segment names a router outside of the experts.
-    pub(super) is_router: bool,
+    pub(in crate::count) is_router: bool,
     /// The kind of embedding. Inside a layer, only lookup tables are recognized.
     pub(crate) embedding: Option<Embedding>,
 }
 
 /// The position of routed experts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ExpertPosition {
+pub(in crate::count) struct ExpertPosition {
     /// The end of the name of the list of experts, such as `model.layers.#.mlp.experts`.
-    pub(super) group_end: usize,
-    pub(super) kind: ExpertKind,
-    pub(super) number: Option<ExpertNumber>,
+    pub(in crate::count) group_end: usize,
+    pub(in crate::count) kind: ExpertKind,
+    pub(in crate::count) number: Option<ExpertNumber>,
 }
 
 /// The number of an expert.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ExpertNumber {
+pub(in crate::count) enum ExpertNumber {
     /// The index among the numbers of the name.
     Folded(usize),
     /// The number in a segment such as `expert_3`, which is part of the pattern.
@@ -37,7 +37,7 @@ pub(super) enum ExpertNumber {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExpertKind {
+pub(in crate::count) enum ExpertKind {
     /// One expert, such as `experts.3` or `expert_3`.
     Numbered,
     /// One element of a list, such as `ffns.3`. Other models have lists of a single element with this name.
@@ -56,7 +56,7 @@ pub(super) enum ExpertKind {
 
 /// The part of a group's routed experts that a tensor contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExpertPart {
+pub(in crate::count) enum ExpertPart {
     /// One expert, by its number.
     Numbered(u64),
     /// This number of experts, along the first dimension.
@@ -67,10 +67,10 @@ pub(super) enum ExpertPart {
 
 impl ExpertPosition {
     /// The minimum of both sides of a matrix in a feed-forward layer. The kernels of convolutions are smaller.
-    pub(super) const MIN_SIDE: u64 = 16;
+    pub(in crate::count) const MIN_SIDE: u64 = 16;
 
     /// Returns the part of the experts that a tensor contains; `None` if it is not routed, such as a norm.
-    pub(super) fn part(
+    pub(in crate::count) fn part(
         &self,
         name: &str,
         number: Option<u64>,
@@ -96,7 +96,7 @@ impl ExpertPosition {
     }
 
     /// Returns whether a part proves that the model has routed experts.
-    pub(super) fn is_proof(&self, part: ExpertPart, shape: &[u64]) -> bool {
+    pub(in crate::count) fn is_proof(&self, part: ExpertPart, shape: &[u64]) -> bool {
         match self.kind {
             ExpertKind::Listed => part != ExpertPart::Numbered(0),
             ExpertKind::Mlp => shape.len() > 2,
@@ -226,7 +226,7 @@ impl Segment {
 
 impl Position {
     /// Returns the position of the tensors with a pattern.
-    pub(super) fn new(pattern: &str) -> Self {
+    pub(in crate::count) fn new(pattern: &str) -> Self {
         let mut found = Self::default();
         let (mut start, mut numbers, mut is_shared) = (0, 0, false);
         let (mut before, mut parent, mut meaning) = ("", "", Segment::Other);
