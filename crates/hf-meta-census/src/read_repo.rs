@@ -177,7 +177,7 @@ impl SetReader {
         }
         if components.len() > 1 {
             sum.filepaths.sort_unstable();
-            (sum.sharded, sum.declared_total, sum.layout) = (true, None, None);
+            (sum.sharded, sum.declared_total, sum.cache_spec) = (true, None, None);
             let others = sum.other_sets.take();
             sum.add_other_sets(others);
             counted.components = Some(components);

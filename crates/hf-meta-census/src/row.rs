@@ -13,7 +13,7 @@ use hf_meta::{CommitSha, Error, ErrorKind, HubCacheMiss};
 use hf_meta_count::count::{MixtureOfExperts, RuleSet};
 use hf_meta_count::memory::Memory;
 use hf_meta_count::results::{CountReport, Finding};
-use hf_meta_format::formats::weight_sets::{Layout, ListedFile, WeightSet};
+use hf_meta_format::formats::weight_sets::{ListedFile, ListedWeights, WeightSet};
 use hf_meta_format::formats::{Formats, RepoPath, WeightsKind, chain, clip};
 
 /// The version of the table columns, which increases with every change.
@@ -289,7 +289,7 @@ impl CensusRow {
         self.dtypes = Some(report.parameter_count.rows().map(DtypeSums::from).collect());
         self.quant_method.clone_from(&report.breakdown.method);
         self.moe = report.breakdown.moe.map(ActiveParameters::from);
-        let cache = report.layout.as_deref().and_then(Memory::growth);
+        let cache = report.cache_spec.as_deref().and_then(Memory::growth);
         (self.cache_token_bytes, self.cache_fixed_bytes) =
             cache.map(|(token, fixed)| (integer(token), integer(fixed))).unzip();
         self.findings = Some(kinds(&report.findings));
@@ -334,8 +334,8 @@ impl CensusRow {
         self.path = path.map(ToString::to_string);
         let files: Vec<_> =
             files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
-        let layout = Layout::new(Formats::built_in(), None, &files);
-        let Some(set) = path.and_then(|path| layout.find(path)) else { return };
+        let listed = ListedWeights::new(Formats::built_in(), None, &files);
+        let Some(set) = path.and_then(|path| listed.find(path)) else { return };
         let has_name = |name| set.path.file_name().as_str().starts_with(name);
         let kind = match set.kind {
             WeightsKind::Projector => "projector",

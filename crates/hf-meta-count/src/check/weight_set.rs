@@ -27,7 +27,7 @@ pub struct SetCheck {
     /// `true` if the configuration describes the tensors.
     pub needs_config: bool,
     /// `true` if the loader builds the base model of the configured class. See
-    /// [`Layout::builds_base`](hf_meta_format::formats::weight_sets::Layout::builds_base).
+    /// [`ListedWeights::builds_base`](hf_meta_format::formats::weight_sets::ListedWeights::builds_base).
     pub builds_base: bool,
     is_complete: bool,
     assembly: ReportBuilder,

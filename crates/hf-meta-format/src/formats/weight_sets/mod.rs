@@ -28,17 +28,17 @@ pub use crate::formats::NumberedName;
 ///
 /// ```
 /// use hf_meta_format::formats::Formats;
-/// use hf_meta_format::formats::weight_sets::{Layout, ListedFile};
+/// use hf_meta_format::formats::weight_sets::{ListedFile, ListedWeights};
 ///
 /// let file = |path: &str| ListedFile { path: path.parse().unwrap(), size: 10 };
 /// let files = ["model.safetensors", "model.fp16.safetensors", "config.json"].map(file);
-/// let layout = Layout::new(Formats::built_in(), None, &files);
-/// assert_eq!(layout.sets.len(), 2);
-/// assert_eq!(layout.main().unwrap().path.as_str(), "model.safetensors");
+/// let listed = ListedWeights::new(Formats::built_in(), None, &files);
+/// assert_eq!(listed.sets.len(), 2);
+/// assert_eq!(listed.main().unwrap().path.as_str(), "model.safetensors");
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Layout {
+pub struct ListedWeights {
     /// The sets in the accepted formats, sorted by path, with numbers in ascending order.
     pub sets: Vec<WeightSet>,
     /// Weights in other formats.
@@ -63,7 +63,7 @@ pub const PIPELINE: &str = "model_index.json";
 /// The file of a `sentence-transformers` model that lists its modules.
 const MODULES: &str = "modules.json";
 
-impl Layout {
+impl ListedWeights {
     /// Finds the sets of weights in the files of a folder, or of a whole repository if `root` is `None`.
     pub fn new(formats: &Formats, root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
         let mut sets = BTreeMap::new();
@@ -378,7 +378,7 @@ fn numbered_stem(path: &RepoPath) -> Option<(&str, &str)> {
 /// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.
 pub fn shard_pattern(shards: &[RepoPath]) -> Option<RepoPath> {
     let files = shards.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
-    let sets = Layout::new(Formats::built_in(), None, &files.collect::<Vec<_>>()).sets;
+    let sets = ListedWeights::new(Formats::built_in(), None, &files.collect::<Vec<_>>()).sets;
     let [set] = &sets[..] else { return None };
     Some(set.path.clone())
 }

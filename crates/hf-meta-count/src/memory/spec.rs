@@ -65,7 +65,7 @@ pub struct LayerCache {
 /// The cache of a model, independent of context length and engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CacheLayout {
+pub struct CacheSpec {
     /// The architecture: `model_type` of a configuration, `general.architecture` of a GGUF file.
     pub architecture: String,
     /// The number of layers, including those that store nothing.
@@ -93,8 +93,8 @@ pub struct CacheLayout {
 /// The maximum number of layers. The deepest known model has 128.
 const MAX_LAYERS: u64 = 1_024;
 
-impl CacheLayout {
-    /// Creates the layout of a model that stores no cache, such as a component of a pipeline.
+impl CacheSpec {
+    /// Creates the specification of a model that stores no cache, such as a component of a pipeline.
     pub(crate) fn without_cache(architecture: &str) -> Self {
         Self { architecture: clip(architecture), ..Self::default() }
     }
@@ -156,16 +156,16 @@ impl CacheLayout {
         let architecture = architecture.ok_or(FormulaError::MissingKey { key: "model_type" })?;
         let names =
             |definitions| ModelNames::new(definitions, |key| nested_text(config.text_model(), key));
-        let layout = Self::new(&architecture, &architecture, names)?;
-        let mut layout = Self { dtype, has_fp8_scheme, ..layout };
+        let spec = Self::new(&architecture, &architecture, names)?;
+        let mut spec = Self { dtype, has_fp8_scheme, ..spec };
         if options.engine == Engine::Vllm {
             let find = |kind| Definitions::find(kind, &architecture);
             let definitions = find("vllm").and_then(|found| Some(found.or(find("cache")?)));
-            let is_fp8 = options.dtype(&layout) == CacheDtype::Fp8;
+            let is_fp8 = options.dtype(&spec) == CacheDtype::Fp8;
             let layers = |found| vllm_layers(names(found), options.vllm.gpus, is_fp8);
-            layout.vllm = definitions.map(layers);
+            spec.vllm = definitions.map(layers);
         }
-        Ok(layout)
+        Ok(spec)
     }
 
     /// Derives the cache from the keys of a GGUF file, as `llama.cpp` allocates it.
@@ -185,11 +185,11 @@ impl CacheLayout {
         let keys: HashMap<_, _> = keys.collect();
         let name = format!("gguf:{architecture}");
         let names = |definitions| ModelNames::new(definitions, |key| keys.get(key).copied());
-        let layout = Self::new(architecture, &name, names)?;
-        if layout.caches.is_empty() {
+        let spec = Self::new(architecture, &name, names)?;
+        if spec.caches.is_empty() {
             return Err(FormulaError::InvalidKey { key: "attention.head_count_kv" }.into());
         }
-        Ok(Self { dtype: Some(CacheDtype::F16), is_gguf: true, ..layout })
+        Ok(Self { dtype: Some(CacheDtype::F16), is_gguf: true, ..spec })
     }
 
     fn new<'a>(

@@ -8,8 +8,8 @@
 //! | `path=value` | a module with its sides, or a list with its length, whose path ends with `#` |
 //! | `path.{words}` | the lines inside of a path |
 //! | `path.key\|{words}` | `from key`: formulas over the keys of the nested model `key` |
-//! | `path.<3`, `<llama` | `as`: the words of block 3; `like`: the words of another layout |
-//! | `path.*=key` | `model key`: the layout of the architecture that the nested model states, without its head |
+//! | `path.<3`, `<llama` | `as`: the words of block 3; `like`: the words of another blueprint |
+//! | `path.*=key` | `model key`: the blueprint of the architecture that the nested model states, without its head |
 //! | `path.?=a\|b,c\|d` | `one group of`: of the groups `a` and `b`, and of `c` and `d`, one is stored |
 //! | `path.?a=formula` | `group a if`: the group is stored if the formula is not 0 |
 //! | `@=suffix`, `~=prefix` | `class`, `prefix` |
@@ -35,7 +35,7 @@ const MAX_LISTS: usize = 3;
 /// A module, or a list of modules.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks of the table")]
-pub(crate) struct LayoutEntry {
+pub(crate) struct BlueprintEntry {
     /// The path inside the language model, with `#` for numbers.
     pub(crate) path: String,
     /// True for a module that only the model class with the head has.
@@ -55,7 +55,7 @@ pub(crate) struct LayoutEntry {
     pub(crate) depth: usize,
 }
 
-/// The modules that are stored together: the number of the layout, the list around them, and the name.
+/// The modules that are stored together: the number of the blueprint, the list around them, and the name.
 pub(crate) type Group = (usize, Option<usize>, GroupName);
 
 /// The letter of a group, or the condition that its modules state.
@@ -89,9 +89,9 @@ struct Node {
     entry: Option<usize>,
 }
 
-/// The layout of a model.
-pub(crate) struct ModelLayout<'a> {
-    pub(crate) entries: Vec<LayoutEntry>,
+/// The blueprint of a model.
+pub(crate) struct Blueprint<'a> {
+    pub(crate) entries: Vec<BlueprintEntry>,
     pub(crate) rules: Vec<GroupRule>,
     pub(crate) scopes: Vec<Scope<'a>>,
     /// The end of the name of the model class with the head.
@@ -111,11 +111,11 @@ pub(crate) struct ModelLayout<'a> {
 /// follows.
 const TIED: &str = "tie_word_embeddings==0|";
 
-/// The root of the names of the layout after the loader has changed them.
+/// The root of the names of the blueprint after the loader has changed them.
 const RENAMED: usize = 2;
 
-impl<'a> ModelLayout<'a> {
-    /// Returns the layout of a model; `None` if its architecture is unknown.
+impl<'a> Blueprint<'a> {
+    /// Returns the blueprint of a model; `None` if its architecture is unknown.
     pub(crate) fn new(architecture: &str, object: JsonObject<'a>) -> Option<Self> {
         let text = text_of("layout", architecture)?;
         let kind = architecture.split_once(':').map_or("", |(kind, _)| kind);
@@ -127,7 +127,7 @@ impl<'a> ModelLayout<'a> {
         Some(words.finish())
     }
 
-    fn insert(&mut self, entry: LayoutEntry) {
+    fn insert(&mut self, entry: BlueprintEntry) {
         self.insert_path(usize::from(entry.is_head), &entry.path, self.entries.len());
         self.entries.push(entry);
     }
@@ -146,7 +146,7 @@ impl<'a> ModelLayout<'a> {
         self.nodes[node].entry.get_or_insert(entry);
     }
 
-    /// Adds the rules of the loader for a class, and the names of the layout after these rules.
+    /// Adds the rules of the loader for a class, and the names of the blueprint after these rules.
     pub(crate) fn add_renames(&mut self, renames: Renames) {
         /// The numbers in place of `#`, which no name contains, in the order of the lists.
         const NUMBERS: [&str; MAX_LISTS] = ["990001", "990002", "990003"];
@@ -237,23 +237,23 @@ impl<'a> ModelLayout<'a> {
     }
 }
 
-/// The value of a path, the scope of its formulas, and the number of the layout that it is from.
+/// The value of a path, the scope of its formulas, and the number of the blueprint that it is from.
 struct Word {
     value: &'static str,
     scope: usize,
-    layout: usize,
+    blueprint: usize,
 }
 
-/// The words of a layout while they are read, and those of nested layouts.
+/// The words of a blueprint while they are read, and those of nested blueprints.
 #[derive(Default)]
 struct Words<'a> {
     /// The definitions of names in formulas.
     names: Definitions,
     found: BTreeMap<String, Word>,
     scopes: Vec<Scope<'a>>,
-    /// The number of the layout that is read.
-    layout: usize,
-    /// The nested layouts: the prefix, the key and the scope around it. Without a key there is none.
+    /// The number of the blueprint that is read.
+    blueprint: usize,
+    /// The nested blueprints: the prefix, the key and the scope around it. Without a key there is none.
     nested: Vec<(String, &'static str, usize)>,
     unknown: Vec<String>,
 }
@@ -310,8 +310,10 @@ impl<'a> Words<'a> {
                 if self.nested.iter().all(|(other, ..)| *other != prefix) {
                     self.nested.push((prefix, value, scope));
                 }
-            } else if self.layout == 0 || !path.contains('^') && !key.starts_with(['^', '@', '~']) {
-                let word = Word { value, scope, layout: self.layout };
+            } else if self.blueprint == 0
+                || !path.contains('^') && !key.starts_with(['^', '@', '~'])
+            {
+                let word = Word { value, scope, blueprint: self.blueprint };
                 self.found.entry(format!("{path}{key}")).or_insert(word);
             }
         }
@@ -324,7 +326,7 @@ impl<'a> Words<'a> {
         (format!("{path}{inner}"), self.nested_scope(nested, scope))
     }
 
-    /// Adds the layouts of nested models.
+    /// Adds the blueprints of nested models.
     fn read_nested(&mut self) {
         /// The maximum number of nested models, because a configuration could nest any number.
         const MAX_SCOPES: usize = 32;
@@ -346,16 +348,16 @@ impl<'a> Words<'a> {
                 self.unknown.push(prefix);
                 continue;
             };
-            self.layout += 1;
+            self.blueprint += 1;
             self.read(text, &prefix, scope);
         }
     }
 
-    fn finish(self) -> ModelLayout<'a> {
+    fn finish(self) -> Blueprint<'a> {
         let Self { mut found, scopes, unknown, .. } = self;
         let mut take = |key: &str| found.remove(key).map_or("", |word| word.value);
         let (head_class, prefix) = (take("@"), take("~"));
-        let mut layout = ModelLayout {
+        let mut blueprint = Blueprint {
             entries: Vec::new(),
             rules: Vec::new(),
             scopes,
@@ -372,25 +374,25 @@ impl<'a> Words<'a> {
             let parent = lists.get(&path[..parent_end]).copied();
             let end = path.rsplit(['.', '^']).next();
             if let Some(letter) = end.and_then(|end| end.strip_prefix('?')) {
-                layout.rules.extend(word.rules(letter, parent));
+                blueprint.rules.extend(word.rules(letter, parent));
                 continue;
             }
             if path.ends_with('#') {
-                lists.insert(path.clone(), layout.entries.len());
+                lists.insert(path.clone(), blueprint.entries.len());
             }
-            let (entry, condition) = LayoutEntry::new(&path, &word, parent);
+            let (entry, condition) = BlueprintEntry::new(&path, &word, parent);
             // The modules of a group state the same condition.
-            layout.rules.extend(condition.filter(|rule| !layout.rules.contains(rule)));
-            layout.insert(entry);
+            blueprint.rules.extend(condition.filter(|rule| !blueprint.rules.contains(rule)));
+            blueprint.insert(entry);
         }
-        layout
+        blueprint
     }
 }
 
 impl Word {
     /// Returns the rules about one group, or about groups of which one is stored.
     fn rules(&self, letter: &str, parent: Option<usize>) -> Vec<GroupRule> {
-        let group = |letter| (self.layout, parent, GroupName::Letter(letter));
+        let group = |letter| (self.blueprint, parent, GroupName::Letter(letter));
         if let Some(letter) = letter.chars().next() {
             return vec![GroupRule::If(group(letter), self.value, self.scope)];
         }
@@ -401,7 +403,7 @@ impl Word {
     }
 }
 
-impl LayoutEntry {
+impl BlueprintEntry {
     /// Returns whether the module is not stored if it is tied to another one.
     pub(crate) fn may_be_tied(&self) -> bool {
         matches!(self.group, Some((.., GroupName::Condition(formula))) if formula.starts_with(TIED))
@@ -420,7 +422,7 @@ impl LayoutEntry {
             _ => (None, formulas),
         };
         let name = condition.map(GroupName::Condition).or(letter.map(GroupName::Letter));
-        let group = name.map(|name| (word.layout, parent, name));
+        let group = name.map(|name| (word.blueprint, parent, name));
         let rule = group.zip(condition);
         let rule = rule.map(|(group, formula)| GroupRule::If(group, formula, word.scope));
         let entry = Self {
@@ -444,17 +446,17 @@ mod tests {
     use super::*;
     use crate::architectures::architecture::PACKED;
 
-    fn layout(config: &str) -> ModelLayout<'_> {
+    fn blueprint(config: &str) -> Blueprint<'_> {
         let object: JsonObject<'_> = serde_json::from_str(config).unwrap();
         let architecture: String = object.get("model_type").unwrap();
-        ModelLayout::new(&architecture, object).unwrap()
+        Blueprint::new(&architecture, object).unwrap()
     }
 
     /// A part that does not exist, or a word that is not understood, would be ignored.
     #[test]
     fn every_line_is_understood() {
         let is_layout = |line: &&str| line.starts_with("layout ") || line.starts_with("part ");
-        let mut layouts = 0;
+        let mut blueprints = 0;
         for line in PACKED.lines().filter(is_layout) {
             let [kind, names, words] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else {
                 panic!("{line}");
@@ -467,11 +469,11 @@ mod tests {
                 assert!(found.is_some(), "{names}: {reference}");
             }
             for name in names.split(',').filter(|_| kind == "layout") {
-                layouts += 1;
+                blueprints += 1;
                 let config = format!(r#"{{"model_type":"{name}"}}"#);
-                let layout = layout(&config);
-                assert!(!layout.entries.is_empty() || !layout.unknown.is_empty(), "{name}");
-                for entry in &layout.entries {
+                let blueprint = blueprint(&config);
+                assert!(!blueprint.entries.is_empty() || !blueprint.unknown.is_empty(), "{name}");
+                for entry in &blueprint.entries {
                     assert!(
                         entry.depth + usize::from(entry.is_list) <= MAX_LISTS,
                         "{name} {}",
@@ -489,7 +491,7 @@ mod tests {
                 }
             }
         }
-        assert!(layouts > 500, "{layouts}");
+        assert!(blueprints > 500, "{blueprints}");
     }
 
     #[test]
@@ -498,8 +500,8 @@ mod tests {
             let config = format!(
                 r#"{{"model_type":"llava","text_config":{{"model_type":"{text}"}},"vision_config":{{"model_type":"clip_vision_model"}}}}"#
             );
-            let layout = layout(&config);
-            let find = |path: &str| layout.find(path, false).map(|(_, place)| place);
+            let blueprint = blueprint(&config);
+            let find = |path: &str| blueprint.find(path, false).map(|(_, place)| place);
             ["self_attn.q_norm", "self_attn.q_proj"]
                 .map(|module| find(&format!("language_model.model.layers.7.{module}")))
         };
@@ -514,8 +516,8 @@ mod tests {
         let part = r#"{"model_type":"vision-encoder-decoder","encoder":"#;
         let config = part.repeat(100) + "{}" + &"}".repeat(100);
         let object = serde_json::from_str(&config).unwrap();
-        let layout = ModelLayout::new("vision-encoder-decoder", object).unwrap();
-        // The last layout may add more.
-        assert!(layout.scopes.len() < 48, "{}", layout.scopes.len());
+        let blueprint = Blueprint::new("vision-encoder-decoder", object).unwrap();
+        // The last blueprint may add more.
+        assert!(blueprint.scopes.len() < 48, "{}", blueprint.scopes.len());
     }
 }
