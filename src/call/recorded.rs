@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt, TryFutureExt};
 use hf_meta_format::formats::weight_sets::WeightSet;
 use hf_meta_format::formats::{FileHeader, RepoPath};
-use hf_meta_inspect::{Files, HeldMemory, Listing, Loaded, OpenIndex, Part, Work};
+use hf_meta_inspect::{Files, HeldRam, Listing, Loaded, OpenIndex, Part, Work};
 
 use super::forward::forward;
 use crate::cache::{HeaderBytes, Recorder, Recording};

@@ -11,7 +11,7 @@ use reqwest::header::{
 };
 
 use super::context::ClientContext;
-use crate::base::budget::client_memory;
+use crate::base::budget::client_ram;
 use crate::base::environment::{self, environment_token};
 use crate::base::meter::CallMeter;
 use crate::cache::{Cache, HeaderCache};
@@ -338,7 +338,7 @@ impl ClientBuilder {
             http,
             endpoint,
             warnings: Arc::default(),
-            memory: client_memory(),
+            ram: client_ram(),
             limits,
             totals: CallMeter::default(),
             formats: self.formats,

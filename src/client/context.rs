@@ -22,8 +22,8 @@ pub(crate) struct ClientContext {
     pub(crate) endpoint: Endpoint,
     pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) limits: Limits,
-    /// The header memory of all calls.
-    pub(crate) memory: Arc<Semaphore>,
+    /// The RAM for the headers of all calls.
+    pub(crate) ram: Arc<Semaphore>,
     /// The totals of all calls.
     pub(crate) totals: CallMeter,
     pub(crate) formats: Formats,

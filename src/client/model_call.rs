@@ -109,9 +109,9 @@ impl Model {
     async fn start(&self, client: &ClientContext, meter: CallMeter) -> Result<ModelCall, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
-        let (limit, memory) = (self.budget.clone(), Arc::clone(&client.memory));
+        let (limit, ram) = (self.budget.clone(), Arc::clone(&client.ram));
         let large = self.large_calls.as_ref();
-        let budget = CallBudget::new(limit, memory, large, meter.clone());
+        let budget = CallBudget::new(limit, ram, large, meter.clone());
         let (origin, target) = self.origin(client, &source, &formats, &meter, &budget).await?;
         let options = &self.options;
         let cache = client.header_cache.as_ref().and_then(|cache| {

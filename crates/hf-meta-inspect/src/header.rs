@@ -10,7 +10,7 @@ use hf_meta_format::formats::{
 };
 
 use super::error::Error;
-use super::files::{HeldMemory, Part};
+use super::files::{HeldRam, Part};
 use super::set::SetReader;
 
 /// A header that is not yet counted.
@@ -20,7 +20,7 @@ pub(crate) struct UncountedHeader {
     /// the counter knows it of the others.
     pub(crate) needs_config: bool,
     /// The permit for the memory of the parsed header, held until the header is counted.
-    pub(crate) permit: HeldMemory,
+    pub(crate) permit: HeldRam,
 }
 
 /// A step of a parser, and the parser for the next one.
@@ -50,7 +50,7 @@ impl SetReader {
         &self,
         path: &RepoPath,
         first: Part,
-        mut permit: HeldMemory,
+        mut permit: HeldRam,
         is_early: bool,
     ) -> Result<UncountedHeader, Error> {
         let Part { mut bytes, file_size, .. } = first;

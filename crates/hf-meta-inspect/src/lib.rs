@@ -39,7 +39,7 @@ pub use self::count::Inspected;
 pub use self::error::{Error, HubCacheMiss, QuantizationNotFound, SharedError, shared};
 pub use self::error_kind::ErrorKind;
 pub use self::files::{
-    Files, HeldMemory, Listing, Loaded, OpenIndex, Part, Permit, RangeBytes, Rest, Work,
+    Files, HeldRam, Listing, Loaded, OpenIndex, Part, Permit, RangeBytes, Rest, Work,
 };
 pub use self::locate::Located;
 pub use self::request_error::{HttpError, HttpErrorKind, HubError, Refusal};

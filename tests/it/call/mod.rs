@@ -10,10 +10,10 @@ mod client;
 mod consumers;
 mod crafted;
 pub(crate) mod layouts;
-#[cfg(target_os = "linux")]
-mod memory;
 mod offline;
 mod own_format;
+#[cfg(target_os = "linux")]
+mod ram;
 mod readers;
 mod slow_parser;
 mod sources;

@@ -1,4 +1,4 @@
-//! The memory of a call, with a Hub that sends as much as the limits allow: less than twice the limit of each
+//! The RAM of a call, with a Hub that sends as much as the limits allow: less than twice the limit of each
 //! response.
 //!
 //! Limits and responses are a tenth of the real ones, or full-size with `HF_META_SOAK=1`. Each call has its own
@@ -15,7 +15,7 @@ use crate::support::{self, file_start};
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-const TEST: &str = "call::memory::no_response_uses_twice_its_limit";
+const TEST: &str = "call::ram::no_response_uses_twice_its_limit";
 const ENDPOINT: &str = "HF_META_TEST_ENDPOINT";
 const FILE: &str = "HF_META_TEST_FILE";
 const LIMIT: &str = "HF_META_TEST_LIMIT";
