@@ -301,7 +301,7 @@ impl CensusRow {
 
     /// Sets the hashes of the layout and the shapes; `None` for a repository without counts.
     pub(super) fn set_digests(&mut self, digests: Option<(Bytes, Bytes)>) {
-        let digests = digests.filter(|_| self.status == "ok");
+        let digests = if self.status == "ok" { digests } else { None };
         (self.layout_digest, self.shape_digest) = digests.unzip();
     }
 
@@ -310,7 +310,7 @@ impl CensusRow {
     pub(super) fn set_source(&mut self, headers: Option<&HeaderBytes>) {
         let follows_from_files = matches!(&*self.status, "no_weights" | "several_sets");
         let is_read = follows_from_files || is_read(&self.status);
-        let listed = self.listed_commit.as_ref().filter(|_| follows_from_files);
+        let listed = if follows_from_files { self.listed_commit.as_ref() } else { None };
         let listed = listed.filter(|commit| commit.parse::<CommitSha>().is_ok()).cloned();
         let read = headers.map(|headers| headers.commit().to_string());
         self.commit = read.or(self.commit.take()).or(listed).filter(|_| is_read);

@@ -262,7 +262,7 @@ impl CommandContext {
         }
         // A hint is printed only for the first error of a kind.
         let is_new = self.explained.borrow_mut().insert(error.kind());
-        let hint = self.hints().hint(source, error).filter(|_| is_new);
+        let hint = if is_new { self.hints().hint(source, error) } else { None };
         print_source_error(source, error, sources.repos.len() > 1, hint.as_deref());
         Ok(failed.status)
     }

@@ -218,7 +218,7 @@ fn summary(memory: &Memory) -> Vec<String> {
     };
     let (dtype, engine) = (memory.cache_dtype, memory.options.engine);
     let options = format!("cache in {dtype}{batch}, engine {engine}{assumed}");
-    let options = Some(options).filter(|_| stores_cache(memory));
+    let options = if stores_cache(memory) { Some(options) } else { None };
     let vllm = memory.plan.map(|plan| assumptions(memory, plan));
     [layers, unknown, options].into_iter().flatten().chain(vllm.into_iter().flatten()).collect()
 }

@@ -251,7 +251,7 @@ fn write(
         }
         write_findings(page, &set.findings, least)?;
         // An error names a missing file.
-        let text = not_compared(set).filter(|_| !is_brief && set.valid_files == set.files);
+        let text = if !is_brief && set.valid_files == set.files { not_compared(set) } else { None };
         if let Some(text) = text {
             page.labeled(Style::new(), "note", &escape(&text))?;
         }

@@ -75,7 +75,7 @@ impl Call {
         inspected.report.plan = plan;
         let add = self.add_memory(&mut inspected, &set.files, cache, listed.as_ref());
         Box::pin(add).await?;
-        let checkpoint = listed.as_ref().filter(|_| self.settings.target.is_folder());
+        let checkpoint = if self.settings.target.is_folder() { listed.as_ref() } else { None };
         let checkpoint = checkpoint.and_then(|listed| last_checkpoint(listed, &inspected.path));
         inspected.report.findings.extend(checkpoint);
         inspected.report.add_other_sets(listed.map(|listed| listed.sets));

@@ -66,7 +66,9 @@ impl Call {
         let Inspected { path, report, .. } = inspected;
         let mut others = Vec::new();
         // A caller who selects one set wants that set.
-        if let Some(listed) = listed.filter(|_| self.settings.target.is_folder()) {
+        if self.settings.target.is_folder()
+            && let Some(listed) = listed
+        {
             let loaded = self.loaded_from(files, listed, path).await?;
             cache = cache_of_all(cache, listed, path, loaded.len(), &options);
             if !loaded.is_empty() && loaded.len() < CountReport::MAX_COMPONENTS {

@@ -206,7 +206,7 @@ impl Call {
             }
             Err(error) => return Err(error),
         };
-        let unindexed = listed.filter(|_| reads.builder.index().is_some());
+        let unindexed = if reads.builder.index().is_some() { listed } else { None };
         let unindexed =
             unindexed.map_or_else(Vec::new, |listed| listed.unindexed_shards(&reads.shards));
         let builds_base = listed.is_some_and(|listed| listed.builds_base(&path));

@@ -101,7 +101,7 @@ impl Results {
     pub(super) fn store(&self, query: &WeightsQuery, result: &Arc<LookupResult>) {
         let ttl = result.ttl(query.is_pinned(), self.ttl);
         let earlier = self.get(query).filter(|earlier| !earlier.result.is_transient_failure());
-        let earlier = earlier.filter(|_| result.is_transient_failure());
+        let earlier = if result.is_transient_failure() { earlier } else { None };
         let in_flight = self.lock();
         let was_outdated = earlier.as_ref().is_some_and(|earlier| earlier.is_outdated);
         let is_outdated = was_outdated || in_flight.outdated.contains(query);

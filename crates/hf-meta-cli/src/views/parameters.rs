@@ -192,7 +192,7 @@ fn fetch_stats(report: &CountReport) -> String {
 
 /// Returns the path that was read: a file, an index, or the path pattern of shards without an index.
 fn read_path(report: &CountReport) -> String {
-    let pattern = shard_pattern(&report.filepaths).filter(|_| report.sharded);
+    let pattern = if report.sharded { shard_pattern(&report.filepaths) } else { None };
     pattern.as_ref().or(report.filepaths.first()).map_or_else(String::new, ToString::to_string)
 }
 

@@ -106,8 +106,8 @@ impl SetCheck {
         if adapter.is_some() {
             self.check_adapter(config, &builder.headers);
         }
-        let json = config.json.as_deref().filter(|_| !config.is_of_root);
-        let adapter_json = config.configs.adapter().filter(|_| adapter.is_some());
+        let json = if config.is_of_root { None } else { config.json.as_deref() };
+        let adapter_json = if adapter.is_some() { config.configs.adapter() } else { None };
         if adapter.is_none() || adapter_json.is_some() {
             self.set.loader = StatedLoader::of(json, adapter_json);
         }
@@ -157,7 +157,7 @@ impl SetCheck {
 
     /// Adds the findings about the headers and the count. Adds the count if it is right.
     fn count(&mut self, built: &BuiltReport, hub: Result<Option<u64>, String>) {
-        let declared = built.builder.declared_total.filter(|_| self.is_countable());
+        let declared = if self.is_countable() { built.builder.declared_total } else { None };
         self.set.parameters.declared = declared;
         self.set.findings.extend(built.header_findings(self.is_complete));
         if Formats::built_in().find_or_safetensors(&self.set.path).name() == Gguf.name() {
@@ -203,7 +203,7 @@ impl SetCheck {
         is_adapter: bool,
     ) -> ConfigCheck {
         let stored = gguf_config(headers);
-        let params = config.configs.params.as_deref().filter(|_| self.is_of_mistral());
+        let params = if self.is_of_mistral() { config.configs.params.as_deref() } else { None };
         let own = stored.as_deref().or(params);
         let json = own.or(config.json.as_deref());
         let has_config = self.needs_config || self.is_complete && json.is_some();
@@ -222,7 +222,7 @@ impl SetCheck {
             !check.compared || !matches!(found, Finding::MissingOutputEmbedding { .. })
         });
         self.set.findings.splice(..0, found);
-        let recipe = json.filter(|_| params.is_none());
+        let recipe = if params.is_none() { json } else { None };
         let recipe = recipe.map(|json| rules::check_recipe(json, &config.configs, headers));
         self.set.findings.extend(recipe.into_iter().flatten());
         check

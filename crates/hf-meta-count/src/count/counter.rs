@@ -145,7 +145,7 @@ impl Counter {
         let Self { needs_config, is_self_describing, .. } = self;
         let configs = self.configs.unwrap_or_default();
         // Otherwise the configuration is not read, or is of another model.
-        let expected = Some(&configs).filter(|_| needs_config);
+        let expected = if needs_config { Some(&configs) } else { None };
         let expected = expected.and_then(ExpectedWeights::new);
         let mut solver = Solver::new(&configs, &self.shapes, expected, self.siblings, self.sums);
         self.pending.for_each_module(|module| solver.add_module(module))?;

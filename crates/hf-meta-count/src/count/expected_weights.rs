@@ -37,7 +37,7 @@ impl<'a> ExpectedWeights<'a> {
     fn find_entry(&self, module: &str) -> Option<(usize, u32)> {
         let inside = module.strip_prefix(self.prefix);
         let inside = inside.and_then(|path| self.blueprint.find(path, false));
-        let head = || self.blueprint.find(module, true).filter(|_| self.has_head);
+        let head = || if self.has_head { self.blueprint.find(module, true) } else { None };
         inside.or_else(head).map(|(entry, place)| (entry, place[0]))
     }
 

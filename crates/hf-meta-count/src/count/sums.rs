@@ -87,7 +87,7 @@ impl CountSums {
         if !is_copy {
             self.experts.add(name, tensor, parameters);
         }
-        let embedding = name.embedding().filter(|_| parameters > 0 && !name.is_draft());
+        let embedding = if parameters > 0 && !name.is_draft() { name.embedding() } else { None };
         let is_weights = matches!(used, TensorUse::Weights(..));
         let is_integer = class == CountedAs::AsStored && container_bits(&tensor.dtype).is_some();
         // Only the sides of embeddings matter: a model may have more of them than of other weights.
@@ -255,7 +255,7 @@ impl CountSums {
     fn add_embeddings(&mut self) -> u64 {
         let (input, output) = (self.input.take(), self.output.take());
         let is_separate = output.as_ref().is_some_and(|output| output.group.count.counted > 0);
-        let table = input.as_ref().filter(|_| is_separate);
+        let table = if is_separate { input.as_ref() } else { None };
         let table = table.map_or(0, |input| input.group.count.parameters);
         input.into_iter().chain(output).for_each(|embedding| self.add_to_groups(embedding.group));
         table

@@ -144,7 +144,7 @@ impl CacheSpec {
             has_fp8_scheme |= quantization.as_ref().is_some_and(has_fp8_cache);
             // The type of a decoder lacks the cross attention of the model.
             is_decoder |= key == "decoder";
-            let own = object.get::<String>("model_type").filter(|_| !is_decoder);
+            let own = if is_decoder { None } else { object.get::<String>("model_type") };
             architecture = own.or(architecture);
         }
         // Other components of a pipeline than its encoders have a class instead of a type.

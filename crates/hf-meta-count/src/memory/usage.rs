@@ -391,7 +391,7 @@ impl Memory {
     pub fn add_quantizations(&mut self, found: Vec<(String, RepoPath, u64)>) {
         let (cache, context) = (self.sequence_bytes(), self.context);
         let is_too_long = self.max_context().is_some_and(|maximum| context > maximum);
-        let cache = cache.filter(|_| !is_too_long);
+        let cache = if is_too_long { None } else { cache };
         let Some(fit) = &mut self.fit else { return };
         let quantizations = found.into_iter().map(|(quantization, path, weight_bytes)| {
             let total_bytes = cache.and_then(|cache| cache.checked_add(weight_bytes));
@@ -419,7 +419,8 @@ impl Memory {
         let (mut stored, mut state) = (CacheSize::default(), CacheSize::default());
         for cache in &spec.caches {
             let tokens = engine.tokens(cache, spec.is_gguf, self.context);
-            let tokens = tokens.filter(|_| engine.supports(self.cache_dtype, cache.elements));
+            let tokens =
+                if engine.supports(self.cache_dtype, cache.elements) { tokens } else { None };
             let tokens = tokens.ok_or_else(|| no_rule.clone())?;
             let (size, dtype) = match cache.kind {
                 CacheKind::State => (&mut state, CacheDtype::F32),
@@ -520,7 +521,7 @@ impl Fit {
         } else {
             fits(memory.weight_bytes, memory.total_bytes, usable)
         };
-        let unknown = memory.unknown.clone().filter(|_| fits.is_none());
+        let unknown = if fits.is_none() { memory.unknown.clone() } else { None };
         let batch = memory.options.batch.unwrap_or(1);
         let sequences = memory.sequence_bytes().and_then(|bytes| {
             let free = u128::from(usable.saturating_sub(memory.weight_bytes));

@@ -343,7 +343,7 @@ impl Adapter {
         let is_peft = configs.iter().any(|config| json.is_some() && config.method().is_some());
         adapter.format = if is_peft { "peft" } else { format(&found) };
         let tensors = || all_tensors(headers).map(|(name, tensor)| (name.to_owned(), tensor.shape));
-        let stored = json.as_deref().filter(|_| is_peft);
+        let stored = if is_peft { json.as_deref() } else { None };
         adapter.stored =
             stored.map(|json| StoredAdapter { json: json.to_vec(), tensors: tensors().collect() });
         adapter.add_configs(&configs);

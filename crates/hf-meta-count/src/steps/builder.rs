@@ -292,7 +292,7 @@ impl BuiltReport {
     /// were read, and then the findings about pickles, errors first.
     pub(crate) fn header_findings(&self, is_complete: bool) -> Vec<Finding> {
         let ReportBuilder { model, files, tensors, .. } = &self.builder;
-        let model = model.as_ref().filter(|_| is_complete);
+        let model = if is_complete { model.as_ref() } else { None };
         let declared = model.map_or([None; 2], |(_, model)| [model.files, model.tensors]);
         let found = [("files", *files as u64), ("tensors", *tensors)];
         let wrong = declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {

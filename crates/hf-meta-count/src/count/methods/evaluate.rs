@@ -165,7 +165,7 @@ impl Attempt<'_> {
         let names = self.parts.layout.weights().names;
         let at =
             names.iter().position(|name| PartName::parse(name).text == self.parts.weights.0.name);
-        let at = at.filter(|_| names.len() == part.names.len());
+        let at = if names.len() == part.names.len() { at } else { None };
         let PartName { text, is_suffix, .. } = PartName::parse(part.names[at.unwrap_or_default()]);
         if is_suffix { text.to_owned() } else { format!(".{text}") }
     }
@@ -182,7 +182,7 @@ impl Attempt<'_> {
         let stored = tensor.shape[start..].iter().copied().map(Some).chain(std::iter::repeat(None));
         let expected = terms.iter().zip(stored).map(|(term, stored)| {
             let side = term.side().map_or(0, |side| ranges.get(side).high);
-            let expected = term.evaluate(side, &units).filter(|_| side < u64::MAX);
+            let expected = if side < u64::MAX { term.evaluate(side, &units) } else { None };
             expected.or(stored).unwrap_or_default()
         });
         let expected: Vec<_> = expected.collect();

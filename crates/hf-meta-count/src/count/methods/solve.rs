@@ -253,7 +253,8 @@ impl Attempt<'_> {
         let Problem { module, known, .. } = *self.parts.problem;
         let Some(multiple) = self.multiple(pad, ranges) else { return (length, Certainty::Known) };
         let range = length.saturating_sub(multiple - 1)..=length;
-        let vocabulary = known.vocabulary(module.name).filter(|_| pad.side == Side::Outputs);
+        let vocabulary =
+            if pad.side == Side::Outputs { known.vocabulary(module.name) } else { None };
         if let Some(vocabulary) = vocabulary.filter(|vocabulary| range.contains(vocabulary)) {
             return (vocabulary, Certainty::Known);
         }

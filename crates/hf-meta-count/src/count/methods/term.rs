@@ -189,7 +189,7 @@ impl Term {
 
     /// Returns whether the dimension of a side is rounded up.
     pub(super) fn is_rounded(self, side: u64, units: &Units<'_>) -> bool {
-        let fraction = self.fraction(units).filter(|_| self.rounds_up());
+        let fraction = if self.rounds_up() { self.fraction(units) } else { None };
         fraction.is_some_and(|[numerator, denominator]| {
             let product = side.checked_mul(numerator);
             product.is_some_and(|product| !product.is_multiple_of(denominator))
