@@ -1,10 +1,12 @@
 //! A format that is not part of the library, through its public interface.
 
 use std::ops::Range;
+use std::path::Path;
 
 use hf_meta::{Client, Dtype, MemoryCache, Model, RepoPath, Tree, Weights};
 use hf_meta_format::formats::safetensors::Safetensors;
-use hf_meta_format::formats::{Format, HeaderError, HeaderParser, Step};
+use hf_meta_format::formats::{Format, Formats, HeaderError, HeaderParser, Step};
+use hf_meta_testing::conformance;
 
 use crate::hub::{File, LocalHub, Repo};
 use crate::support;
@@ -38,6 +40,22 @@ async fn check(model: &Model) {
         report.findings()
     );
     assert_eq!(model.count().await.unwrap().parameter_count, files.report.parameter_count);
+}
+
+#[test]
+fn the_formats_conform() {
+    let own = file(["h.0.w", "h.1.w"]);
+    conformance::check_format(&Tensorsafe, &"x.tensorsafe".parse().unwrap(), &own).unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    for name in ["pytorch/tied.bin", "pytorch/ema.pt", "gguf/type-F32.gguf"] {
+        let path: RepoPath = name.parse().unwrap();
+        let mut file = std::fs::read(fixtures.join(name)).unwrap();
+        // The fixtures of GGUF have no data.
+        file.resize(if name.ends_with(".gguf") { 2_856 } else { file.len() }, 0);
+        let format = Formats::built_in().find_or_safetensors(&path);
+        conformance::check_format(format, &path, &file)
+            .unwrap_or_else(|violation| panic!("{name}: {violation}"));
+    }
 }
 
 #[tokio::test]

@@ -125,6 +125,14 @@ fn reads(hub: &LocalHub) -> usize {
     hub.log().iter().filter(|request| request.host == Host::Cdn).count()
 }
 
+#[tokio::test]
+async fn a_shared_cache_conforms() {
+    let Some(store) = Store::start() else { return };
+    // A long timeout, because a busy machine is slow.
+    let cache = RedisCache::with_timeout(&store.address(), Duration::from_secs(60)).unwrap();
+    hf_meta_testing::conformance::check_cache(cache).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_readers_of_two_servers_with_a_shared_cache_cost_at_most_two_lookups() {
     let Some(store) = Store::start() else { return };

@@ -5,10 +5,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hf_meta::DiskCache;
+use hf_meta_testing::conformance;
 
 use super::{builder, figures, files, parse};
 use crate::hub::{LocalHub, Repo};
 use crate::support;
+
+/// `hf-meta-testing` checks the cache in memory.
+#[tokio::test]
+async fn a_disk_cache_conforms() {
+    let folder = tempfile::tempdir().unwrap();
+    conformance::check_cache(DiskCache::new(folder.path())).await.unwrap();
+}
 
 #[tokio::test]
 async fn a_corrupt_entry_is_read_again_and_replaced() {
