@@ -1,4 +1,26 @@
 //! Finds the sets of weights in a repository or a folder by file names alone.
+//!
+//! No header is read before a set is chosen, so the names decide, as they do in the loaders:
+//!
+//! 1. [`name`] splits a path into folder, model, variant, training step and shard number.
+//! 2. [`group`] joins the shards of one model, and an index with its shards. Each group is a [`WeightSet`].
+//! 3. [`ListedWeights::main`] orders the sets by format, kind, location, step, variant, quantization and form. The first is
+//!    the model, unless another set of a different model has the same location: then the caller has to choose.
+//! 4. [`ListedWeights::loaded_with`] adds the components that a loader loads with the model.
+//!
+//! A repository with these files has four sets:
+//!
+//! ```text
+//! unet/diffusion_pytorch_model.safetensors       location Unet, no variant     the model
+//! unet/diffusion_pytorch_model.fp16.safetensors  location Unet, variant fp16   another form of the model
+//! vae/diffusion_pytorch_model.safetensors        location Subfolder            a component, loaded with the model
+//! v1-5-pruned.safetensors                        location Root                 another set
+//! model_index.json                               lists the folders of the components
+//! ```
+//!
+//! With `a.safetensors` and `b.safetensors` alone, both are at the root under names that no loader knows, and there is no
+//! model. The order of the locations is that of huggingface.js; the names are those of transformers (`SAFE_WEIGHTS_NAME`),
+//! diffusers, PEFT, Mistral (`consolidated`) and llama.cpp.
 
 mod group;
 mod listed_file;
@@ -243,7 +265,8 @@ impl ListedWeights {
             rest.is_some_and(|rest| matches!(rest, "" | "-*") || rest.starts_with("-*-of-"))
         };
         let mut found = self.sets.iter().filter(has_stem);
-        found.next().filter(|_| found.next().is_none())
+        let first = found.next()?;
+        found.next().is_none().then_some(first)
     }
 
     /// Removes all sets of other quantizations.
@@ -280,6 +303,8 @@ impl ListedWeights {
         };
         let main = sets.iter().copied().min_by_key(precedence)?;
         let first = precedence(&main);
+        // A rival has as good a claim: another model at the same location, the same name twice, or, without a set that has no
+        // variant, another variant.
         let is_rival = |set: &&&'a WeightSet| {
             let is_other_variant =
                 set.name.file.variant != main.name.file.variant && !main.name.file.is_quantized;
@@ -324,6 +349,7 @@ impl ListedWeights {
                 common.iter().zip(folder.split('/')).take_while(|(one, other)| *one == other);
             common.truncate(same.count());
         }
+        // The main component of a pipeline: the folder around it is that of the pipeline.
         common.pop_if(|part| matches!(*part, "transformer" | "unet"));
         let common = common.join("/");
         if common.len() < self.root.len() { self.root.clone() } else { common }
