@@ -2,8 +2,8 @@
 //!
 //! No header is read before a set is chosen, so the names decide, as they do in the loaders:
 //!
-//! 1. [`name`] splits a path into folder, model, variant, training step and shard number.
-//! 2. [`group`] joins the shards of one model, and an index with its shards. Each group is a [`WeightSet`].
+//! 1. `name` splits a path into folder, model, variant, training step and shard number.
+//! 2. `group` joins the shards of one model, and an index with its shards. Each group is a [`WeightSet`].
 //! 3. [`ListedWeights::main`] orders the sets by format, kind, location, step, variant, quantization and form. The first is
 //!    the model, unless another set of a different model has the same location: then the caller has to choose.
 //! 4. [`ListedWeights::loaded_with`] adds the components that a loader loads with the model.
