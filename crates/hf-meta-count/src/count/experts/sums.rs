@@ -21,8 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::{ExpertConfig, ExpertConfigs};
 use super::{MixtureOfExperts, UnknownActive};
-use crate::count::names::{Embedding, ExpertPart};
-use crate::count::names::{RoutedExperts, TensorName};
+use crate::count::names::{Embedding, ExpertPart, RoutedExperts, TensorName};
 use hf_meta_format::base::sort::Ordered;
 use hf_meta_format::formats::TensorInfo;
 

@@ -27,7 +27,8 @@ use hf_meta_format::formats::{Dtype, TensorInfo};
 
 pub use self::buffers::Buffer;
 pub(crate) use self::buffers::is_leftover;
-pub(crate) use self::position::{Embedding, ExpertPart};
+pub(crate) use self::position::Embedding;
+pub(in crate::count) use self::position::ExpertPart;
 
 /// The components of all methods, the bare module name first, then longer names before shorter ones.
 pub(in crate::count) static COMPONENTS: LazyLock<Vec<Component>> = LazyLock::new(|| {
@@ -238,7 +239,8 @@ impl<'a> TensorName<'a> {
 
     /// Returns the number of experts if the tensor may be the weight matrix of a router.
     pub(in crate::count) fn router_outputs(&self, tensor: &TensorInfo) -> Option<u64> {
-        /// The gates of gated linear units have the same names and are larger.
+        /// As many experts as Qwen3-Next and `LongCat` have in a layer. The gates of gated linear units have the same names as
+        /// routers, and are larger.
         const MAX_EXPERTS: u64 = 512;
 
         let [rows, columns] = tensor.shape[..] else { return None };

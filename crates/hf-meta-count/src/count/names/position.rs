@@ -66,7 +66,8 @@ pub(in crate::count) enum ExpertPart {
 }
 
 impl ExpertPosition {
-    /// The minimum of both sides of a matrix in a feed-forward layer. The kernels of convolutions are smaller.
+    /// The minimum of both sides of a matrix in a feed-forward layer. A convolution also has three dimensions, of which
+    /// the kernel is smaller.
     pub(in crate::count) const MIN_SIDE: u64 = 16;
 
     /// Returns the part of the experts that a tensor contains; `None` if it is not routed, such as a norm.
@@ -180,6 +181,12 @@ enum Segment {
 const DRAFT_HEADS: [&str; 4] = ["mtp", "eagle", "speculator", "nextn"];
 
 impl Segment {
+    /// Returns the meaning of a segment.
+    ///
+    /// Source: the classes of transformers 5.24, such as `experts` and `shared_expert` in `modeling_qwen3_next.py`,
+    /// `block_sparse_moe` in `modeling_granitemoeshared.py`, and `embed_tokens_per_layer` in `modeling_gemma3n.py`;
+    /// `switch_mlp` and `switch_glu`, the modules with a `SwitchGLU` of `mlx_lm`; and `gguf-py/gguf/constants.py` of
+    /// llama.cpp, such as `ffn_gate_exps`, `ffn_gate_chexps` and `per_layer_token_embd`.
     fn new(segment: &str, parent: &str) -> Self {
         let ends_with = |ends: &[&str]| ends.iter().any(|end| segment.ends_with(end));
         let is_digit = |char: char| char.is_ascii_digit();
