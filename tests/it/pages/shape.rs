@@ -87,7 +87,7 @@ fn files_and_functions_are_short() {
                 folders.push(path);
                 continue;
             }
-            if !name.ends_with(".rs") {
+            if path.extension().is_none_or(|end| end != "rs") {
                 continue;
             }
             files += 1;

@@ -20,7 +20,7 @@ const MIN_NAME_WIDTH: usize = 24;
 type TensorLine<'a> = (&'a str, TensorInfo, &'a RepoPath);
 
 /// Returns the columns of a table of tensors. `is_terminal` is true for numbers that people read.
-fn columns<'a>(source: &'a str, is_terminal: bool, has_source: bool) -> Table<'a, TensorLine<'a>> {
+fn columns(source: &str, is_terminal: bool, has_source: bool) -> Table<'_, TensorLine<'_>> {
     Table::new()
         .text("repository", |_: &TensorLine<'_>| escape(source))
         .shown_if(has_source)

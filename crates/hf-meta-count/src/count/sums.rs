@@ -339,9 +339,9 @@ impl CountSums {
         self.leave_out_copies();
         self.leave_out_computed(configs);
         self.sort();
-        let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
         let named = configs.method();
         let method = named.or_else(|| self.main_layout()).map(str::to_owned);
+        let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
         // No row can overflow, because the total is larger and did not.
         let rows = self.groups.iter().map(|group| (&group.dtype, &group.count));
         let parameters = ParameterCount::new(rows);

@@ -208,10 +208,8 @@ impl RecipeCheck<'_> {
             // linear layers leave such parameters as they are.
             let may_be_packed = packed.has_experts || !self.names.read(name).is_routed(tensor);
             let is_inside = may_be_packed && is_linear(name) && packed.stacks.contains(&stack);
-            if !is_inside && !(is_unquantized && self.has_bits(name)) {
-                continue;
-            }
-            if !self.is_draft(name) && self.policy.selects(name) {
+            let is_candidate = is_inside || is_unquantized && self.has_bits(name);
+            if is_candidate && !self.is_draft(name) && self.policy.selects(name) {
                 let kind = MismatchKind::UnquantizedModule;
                 self.found.add(kind, name, "quantization_config", "packed", "plain");
             }

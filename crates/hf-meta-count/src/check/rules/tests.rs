@@ -693,7 +693,7 @@ fn models_inside_each_other_are_read_once() {
         let configs = Configs::from_config_json(json).unwrap();
         assert_eq!(configs.method(), None);
         let spec = crate::memory::CacheSpec::from_config_json(json).unwrap();
-        assert_eq!((&*layout.architecture, layout.layers), ("llama", 2), "{key}");
+        assert_eq!((&*spec.architecture, spec.layers), ("llama", 2), "{key}");
         let mut findings = Vec::new();
         crate::check::embeddings::check_embeddings(json, &headers, &mut findings);
         assert_eq!(findings, [], "{key}");

@@ -101,7 +101,7 @@ impl QuantizedCase {
         let is_inside = |module: &str, name: &str| {
             let rest = name.strip_prefix(module);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '_']))
-                && !name.ends_with(".bias")
+                && !name.ends_with("bias")
         };
         let mut found = Vec::new();
         for (module, sides) in &self.modules {
@@ -471,6 +471,7 @@ fn published_sizes_are_exact() {
         let case = QuantizedCase {
             name: method.to_owned(),
             true_parameters,
+            modules: BTreeMap::new(),
             config: Some(RawValue::from_string(config).unwrap()),
             files: BTreeMap::new(),
             tensors: geometry.tensors(pack),
