@@ -240,8 +240,8 @@ impl Model {
         self
     }
 
-    /// Sets a callback that is invoked after each shard is read, but never for a single file. It runs on the task
-    /// that drives the call and must not block.
+    /// Sets a callback that is invoked after each shard, or the only file, is read. It runs on the task that drives the
+    /// call and must not block.
     ///
     /// ```
     /// # use hf_meta_testing::{File, MockHub, Repo};
