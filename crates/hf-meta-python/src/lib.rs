@@ -2,6 +2,7 @@
 //!
 //! The public functions are in `../hf_meta`.
 
+mod clients;
 mod edit;
 mod engine;
 mod error;
