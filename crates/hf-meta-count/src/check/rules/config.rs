@@ -22,6 +22,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
 use super::parts::check_parts;
 use super::siblings::{check_biases, check_embedding, check_lists, check_siblings, lists};
+use super::single_file::check_single_file;
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::timm::check_timm;
 use super::{MismatchKind, Mismatches, sides_text};
@@ -45,13 +46,14 @@ pub(crate) fn check_model(
     let config = json.as_deref().map(|json| parse::<ModelConfig<'_>>(json).ok());
     let mut found = Mismatches::default();
     let result = match &config {
-        None => Err("there is none next to the weights".to_owned()),
+        None => check_single_file(headers, &mut found)
+            .unwrap_or_else(|| Err("there is none next to the weights".to_owned())),
         Some(None) => Err("it is not a JSON object".to_owned()),
         Some(Some(config)) => compare(config, headers, loaded, &mut found),
     };
     if result.is_err() {
         let lists = lists(headers);
-        check_siblings(&lists, |_| false, &mut found);
+        check_siblings(&lists, |_| false, |_| false, &mut found);
         // llama.cpp stores some biases without a weight.
         let is_gguf = headers.iter().any(|(_, header)| header.is_self_describing);
         check_biases(headers, |_| is_gguf, &mut found);
@@ -104,22 +106,15 @@ fn compare(
     let is_tied = config.is_tied();
     let is_tied = is_tied.or_else(|| layout.is_tied().filter(|_| class.custom.is_none()));
     check_heads(config, found);
-    let (layout, stored, has_drafts) = (&layout, &stored, stored.has_drafts);
-    let mut check = ModelCheck {
-        layout,
-        headers,
-        stored,
-        has_drafts,
-        has_head,
-        class: &class,
-        is_tied,
-        is_mlx,
-        values: HashMap::new(),
-        mismatches: found,
-    };
-    check.check_all(config);
+    let (layout, stored) = (&layout, &stored);
+    let check = ModelCheck::new(layout, stored, &class, headers, found);
+    let shaped = ModelCheck { has_head, is_tied, is_mlx, ..check }.check_all(config);
     if !found.has_errors() {
-        check_siblings(&lists(headers), |name| stored.is_weight(layout, name), found);
+        let is_weight = |name: &str| stored.is_weight(layout, name);
+        let has_shape = |name: &str| {
+            stored.find(layout, name).is_some_and(|found| shaped.contains(&found.entry))
+        };
+        check_siblings(&lists(headers), is_weight, has_shape, found);
         check_biases(headers, |name| stored.is_weight(layout, name), found);
     }
     Ok(())
@@ -160,6 +155,30 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     /// The values of formulas of each scope in each layer, with the keys that imply them.
     values: HashMap<(usize, &'static str, u32), Option<Evaluated>>,
     pub(super) mismatches: &'c mut Mismatches,
+}
+
+impl<'c, 'a, 'h> ModelCheck<'c, 'a, 'h> {
+    /// Creates a comparison of a model with a head and of no known tie.
+    pub(super) fn new(
+        layout: &'c ModelLayout<'a>,
+        stored: &'c StoredModules<'h>,
+        class: &'c ModelClass<'a>,
+        headers: &'h Headers,
+        mismatches: &'c mut Mismatches,
+    ) -> Self {
+        Self {
+            layout,
+            headers,
+            stored,
+            has_drafts: stored.has_drafts,
+            has_head: true,
+            class,
+            is_tied: None,
+            is_mlx: false,
+            values: HashMap::new(),
+            mismatches,
+        }
+    }
 }
 
 impl ModelCheck<'_, '_, '_> {
@@ -210,8 +229,9 @@ impl ModelCheck<'_, '_, '_> {
         value
     }
 
-    fn check_all(&mut self, config: &ModelConfig<'_>) {
-        self.check_shapes();
+    /// Checks everything. Returns the entries whose shapes the configuration implies in all places.
+    pub(super) fn check_all(mut self, config: &ModelConfig<'_>) -> BTreeSet<usize> {
+        let shaped = self.check_shapes();
         for (at, list) in self.layout.entries.iter().enumerate().filter(|(_, list)| list.is_list) {
             self.check_list(at, list);
         }
@@ -225,6 +245,7 @@ impl ModelCheck<'_, '_, '_> {
         }
         self.check_parts(config);
         self.check_tied(config);
+        shaped
     }
 
     /// Finds a model without the embedding that all tied modules share.
@@ -254,8 +275,12 @@ impl ModelCheck<'_, '_, '_> {
             "ForXVector",
         ];
 
+        /// The key of classes whose head may have no tensors (`XLMSequenceSummary` in transformers).
+        const PROJECTION: &str = "summary_use_proj";
+
         let [class] = &self.class.names[..] else { return };
-        if !ENDS.iter().any(|end| class.ends_with(end)) {
+        let is_plain = self.class.object.get(PROJECTION) == Some(false);
+        if is_plain || !ENDS.iter().any(|end| class.ends_with(end)) {
             return;
         }
         let mut known = self.layout.entries.iter().zip(&self.stored.places);
@@ -323,13 +348,18 @@ impl ModelCheck<'_, '_, '_> {
         is_inside && self.length(at, place).is_some_and(|(length, _)| u64::from(place[0]) >= length)
     }
 
-    fn check_shapes(&mut self) {
+    /// Compares the shapes. Returns the entries of which all shapes are implied.
+    fn check_shapes(&mut self) -> BTreeSet<usize> {
+        let (mut shaped, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for (name, tensor, found) in &self.stored.tensors {
             let LayoutEntry { ref path, formulas, is_list, .. } = self.layout.entries[found.entry];
             if is_list || formulas == "_" || self.is_beyond(found.entry, found.place) {
+                unknown.insert(found.entry);
                 continue;
             }
             let mut expected = self.expected_shape(found.entry, found.place);
+            let is_known = expected.iter().all(Option::is_some);
+            if is_known { &mut shaped } else { &mut unknown }.insert(found.entry);
             if found.part == ModulePart::Bias {
                 // A router may have biases for some experts only.
                 if path.ends_with("gate") {
@@ -352,6 +382,7 @@ impl ModelCheck<'_, '_, '_> {
             let (expected, shape) = (sides_text(sides), format!("{:?}", tensor.shape));
             self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);
         }
+        &shaped - &unknown
     }
 
     /// Returns a shape as the layout has it. GGUF files may have more sides with a length of 1 than llama.cpp asks for
@@ -411,7 +442,14 @@ impl ModelCheck<'_, '_, '_> {
                 let others = length - stored - 1;
                 let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
                 let missing = format!("{} {first}{more}", noun(path));
-                self.mismatches.add(MismatchKind::MissingBlocks, path, &keys, length, missing);
+                // A constant of the table implies the number.
+                let is_constant = entry.formulas.bytes().all(|byte| byte.is_ascii_digit());
+                let (kind, keys) = if is_constant {
+                    (MismatchKind::MissingLayers, self.class.shown())
+                } else {
+                    (MismatchKind::MissingBlocks, &*keys)
+                };
+                self.mismatches.add(kind, path, keys, length, missing);
             }
             if all > length {
                 self.mismatches.add(MismatchKind::SpareBlocks, path, &keys, length, all);
