@@ -1,7 +1,7 @@
 //! The core of the npm package `hf-meta`.
 //!
 //! The crate `hf-meta-inspect` decides which bytes to read, and JavaScript sends the requests: `JsFiles` calls the methods
-//! of a [`Reader`] and waits for their promises. Results cross the border as JSON text, the JSON of the command.
+//! of a `Reader` and waits for their promises. Results cross the border as JSON text, the JSON of the command.
 //!
 //! The build splits the compiled module in two. `build.mjs` lists the functions of the second one, which a count of plain
 //! safetensors files never calls. The core calls them only after `Reader::load_second`.
