@@ -20,9 +20,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
-use super::parts::check_parts;
-use super::siblings::{check_biases, check_embedding, check_lists, check_siblings, lists};
-use super::single_file::check_single_file;
+use super::siblings::{check_biases, check_embedding, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::timm::check_timm;
 use super::{MismatchKind, Mismatches, sides_text};
@@ -31,38 +29,8 @@ use crate::architectures::layout::{LayoutEntry, ModelLayout, Place};
 use crate::architectures::renames::Renames;
 use crate::base::model_config::ModelConfig;
 use crate::results::text::counted;
-use crate::results::{ConfigCheck, Finding};
-use hf_meta_format::base::json_object::{JsonObject, parse, standard_json};
+use hf_meta_format::base::json_object::JsonObject;
 use hf_meta_format::formats::{Headers, TensorInfo, all_tensors, clip};
-
-/// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
-/// architecture is unknown.
-pub(crate) fn check_model(
-    json: Option<&[u8]>,
-    headers: &Headers,
-    loaded: LoadedAs,
-) -> (Vec<Finding>, ConfigCheck) {
-    let json = json.map(standard_json);
-    let config = json.as_deref().map(|json| parse::<ModelConfig<'_>>(json).ok());
-    let mut found = Mismatches::default();
-    let result = match &config {
-        None => check_single_file(headers, &mut found)
-            .unwrap_or_else(|| Err("there is none next to the weights".to_owned())),
-        Some(None) => Err("it is not a JSON object".to_owned()),
-        Some(Some(config)) => compare(config, headers, loaded, &mut found),
-    };
-    if result.is_err() {
-        let lists = lists(headers);
-        check_siblings(&lists, |_| false, |_| false, &mut found);
-        // llama.cpp stores some biases without a weight.
-        let is_gguf = headers.iter().any(|(_, header)| header.is_self_describing);
-        check_biases(headers, |_| is_gguf, &mut found);
-        check_lists(lists, config.flatten().as_ref(), headers, &mut found);
-    }
-    check_parts(headers, &mut found);
-    let (compared, reason) = (result.is_ok(), result.err());
-    (found.into_findings(), ConfigCheck { compared, reason })
-}
 
 /// Compares the tensors with the layout of the class that a loader builds.
 ///
@@ -70,7 +38,7 @@ pub(crate) fn check_model(
 ///
 /// Returns the reason if the tensors cannot be compared: no layout is known, or the loader that reads these names is not
 /// known.
-fn compare(
+pub(super) fn compare(
     config: &ModelConfig<'_>,
     headers: &Headers,
     loaded: LoadedAs,

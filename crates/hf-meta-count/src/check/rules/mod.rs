@@ -7,6 +7,7 @@ mod adapter;
 mod adapter_base;
 mod config;
 mod missing;
+mod model;
 mod model_class;
 mod parts;
 mod recipe;
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 pub(crate) use self::adapter::check_adapter;
-pub(crate) use self::config::check_model;
+pub(crate) use self::model::check_model;
 pub(crate) use self::model_class::LoadedAs;
 pub(crate) use self::recipe::{check_recipe, recipe_file};
 use crate::count::name_pattern::NamePattern;
