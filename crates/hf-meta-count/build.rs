@@ -1,4 +1,4 @@
-//! Packs the tables that people read into the text that `architectures/layout.rs` parses.
+//! Packs the tables that people read into the text that `architectures/blueprint.rs` parses.
 //!
 //! The packed text has one line per layout, so that only the line of one architecture is parsed. Paths are joined in
 //! braces, blocks have numbers, and values that are frequent are written once.

@@ -25,7 +25,7 @@ use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::timm::check_timm;
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::architectures::architecture::{FormulaError, positive};
-use crate::architectures::layout::{LayoutEntry, ModelLayout, Place};
+use crate::architectures::blueprint::{Blueprint, BlueprintEntry, Place};
 use crate::architectures::renames::Renames;
 use crate::base::model_config::ModelConfig;
 use crate::results::text::counted;
@@ -50,11 +50,7 @@ pub(super) fn compare(
     let class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
     let shown = clip(class.shown());
     let unknown = || format!("the architecture `{shown}` is not known");
-    let name = class.names.first().map(String::as_str);
-    let renames = Renames::new(name, &class.architecture, &class.object);
-    let mut layout =
-        ModelLayout::new(&class.architecture, class.object.clone()).ok_or_else(unknown)?;
-    layout.add_renames(renames);
+    let layout = layout_of(&class).ok_or_else(unknown)?;
     let stored = StoredModules::new(&layout, headers);
     // Their loaders rename nothing.
     let is_of_library = OWN_NAMES.iter().any(|library| class.architecture.starts_with(library));
@@ -69,12 +65,9 @@ pub(super) fn compare(
     if !is_of_library {
         class.check_names(&layout, &stored, loaded, is_mlx, found)?;
     }
-    let has_head = class.has_head(&layout);
-    // Custom code may tie embeddings by default.
-    let is_tied = config.is_tied();
-    let is_tied = is_tied.or_else(|| layout.is_tied().filter(|_| class.custom.is_none()));
     check_heads(config, found);
     let (layout, stored) = (&layout, &stored);
+    let (has_head, is_tied) = (class.has_head(layout), is_tied(config, &class, layout));
     let check = ModelCheck::new(layout, stored, &class, headers, found);
     let shaped = ModelCheck { has_head, is_tied, is_mlx, ..check }.check_all(config);
     if !found.has_errors() {
@@ -86,6 +79,25 @@ pub(super) fn compare(
         check_biases(headers, |name| stored.is_weight(layout, name), found);
     }
     Ok(())
+}
+
+/// Returns the modules of a class, with the names that its loader renames; `None` if the class is not known.
+fn layout_of<'a>(class: &ModelClass<'a>) -> Option<Blueprint<'a>> {
+    let mut layout = Blueprint::new(&class.architecture, class.object.clone())?;
+    let name = class.names.first().map(String::as_str);
+    layout.add_renames(Renames::new(name, &class.architecture, &class.object));
+    Some(layout)
+}
+
+/// Returns whether the class ties its embeddings; `None` if nothing states it.
+fn is_tied(
+    config: &ModelConfig<'_>,
+    class: &ModelClass<'_>,
+    layout: &Blueprint<'_>,
+) -> Option<bool> {
+    let stated = config.is_tied();
+    // Custom code may have another default.
+    if stated.is_some() || class.custom.is_some() { stated } else { layout.is_tied() }
 }
 
 /// The libraries that load only tensors with the names of their classes. transformers renames many.
@@ -110,7 +122,7 @@ type Evaluated = (Implied, bool);
 
 /// A comparison of a model with its configuration.
 pub(super) struct ModelCheck<'c, 'a, 'h> {
-    pub(super) layout: &'c ModelLayout<'a>,
+    pub(super) layout: &'c Blueprint<'a>,
     headers: &'h Headers,
     pub(super) stored: &'c StoredModules<'h>,
     has_drafts: bool,
@@ -128,7 +140,7 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
 impl<'c, 'a, 'h> ModelCheck<'c, 'a, 'h> {
     /// Creates a comparison of a model with a head and of no known tie.
     pub(super) fn new(
-        layout: &'c ModelLayout<'a>,
+        layout: &'c Blueprint<'a>,
         stored: &'c StoredModules<'h>,
         class: &'c ModelClass<'a>,
         headers: &'h Headers,
@@ -273,7 +285,7 @@ impl ModelCheck<'_, '_, '_> {
         // A class that states no number has a default, and a packed head has other rows.
         let Some((labels, key)) = stated.filter(|_| !self.stored.has_packed) else { return };
         let has_rows = |tensor: &TensorInfo| tensor.shape.len() > 1 && tensor.shape[0] == labels;
-        let is_outside = |entry: &LayoutEntry| entry.depth == 0 && !entry.path.contains("embed");
+        let is_outside = |entry: &BlueprintEntry| entry.depth == 0 && !entry.path.contains("embed");
         let mut known = self.stored.tensors.iter().filter(|(_, tensor, _)| has_rows(tensor));
         let has_head = known.any(|(.., found)| is_outside(&self.layout.entries[found.entry]))
             || self.stored.unknown.iter().any(|(_, tensor)| has_rows(tensor));
@@ -283,7 +295,7 @@ impl ModelCheck<'_, '_, '_> {
     }
 
     /// Returns the name of an entry at a place.
-    pub(super) fn name(&self, entry: &LayoutEntry, place: Place) -> String {
+    pub(super) fn name(&self, entry: &BlueprintEntry, place: Place) -> String {
         let prefix = if entry.is_head { &self.stored.head_prefix } else { &self.stored.prefix };
         let mut numbers = place.iter();
         let parts = entry.path.split('.').map(|part| match part {
@@ -296,7 +308,7 @@ impl ModelCheck<'_, '_, '_> {
     /// Returns the length of a list; `None` if it is not known. Published configurations omit a number of layers that is the
     /// default of the class.
     fn length(&mut self, list: usize, place: Place) -> Option<Implied> {
-        let LayoutEntry { formulas, scope, depth, .. } = self.layout.entries[list];
+        let BlueprintEntry { formulas, scope, depth, .. } = self.layout.entries[list];
         let layer = if depth == 0 { 0 } else { place[0] };
         if ["_", "~"].contains(&formulas) {
             return None;
@@ -320,7 +332,8 @@ impl ModelCheck<'_, '_, '_> {
     fn check_shapes(&mut self) -> BTreeSet<usize> {
         let (mut shaped, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for (name, tensor, found) in &self.stored.tensors {
-            let LayoutEntry { ref path, formulas, is_list, .. } = self.layout.entries[found.entry];
+            let BlueprintEntry { ref path, formulas, is_list, .. } =
+                self.layout.entries[found.entry];
             if is_list || formulas == "_" || self.is_beyond(found.entry, found.place) {
                 unknown.insert(found.entry);
                 continue;
@@ -374,13 +387,13 @@ impl ModelCheck<'_, '_, '_> {
 
     /// Returns the sides of a tensor that the configuration implies; `None` for unknown ones.
     pub(super) fn expected_shape(&mut self, entry: usize, place: Place) -> Vec<Option<Implied>> {
-        let LayoutEntry { scope, formulas, .. } = self.layout.entries[entry];
+        let BlueprintEntry { scope, formulas, .. } = self.layout.entries[entry];
         let sides = formulas.split(',');
         sides.map(|side| (side != "_").then(|| self.evaluate(scope, side, place[0]))?).collect()
     }
 
     /// Compares the length of a list with the configuration.
-    fn check_list(&mut self, list: usize, entry: &LayoutEntry) {
+    fn check_list(&mut self, list: usize, entry: &BlueprintEntry) {
         let depth = entry.depth;
         let elements = &self.stored.places[list];
         for elements in elements.chunk_by(|left, right| left[..depth] == right[..depth]) {
@@ -426,7 +439,7 @@ impl ModelCheck<'_, '_, '_> {
     }
 
     /// Finds a number that a list of unknown length does not have, although it has the next one.
-    fn check_gaps(&mut self, list: &LayoutEntry, elements: &[Place]) {
+    fn check_gaps(&mut self, list: &BlueprintEntry, elements: &[Place]) {
         let mut numbers = elements.iter().map(|place| place[list.depth]).zip(0..);
         if let Some((_, missing)) = numbers.find(|(number, expected)| number != expected) {
             let name = self.name(list, elements[0]);

@@ -25,7 +25,7 @@ pub(crate) use self::adapter::check_adapter;
 pub(crate) use self::model::check_model;
 pub(crate) use self::model_class::LoadedAs;
 pub(crate) use self::recipe::{check_recipe, recipe_file};
-use crate::count::name_pattern::NamePattern;
+use crate::count::names::pattern::NamePattern;
 use crate::results::{Finding, Severity, bounded};
 pub(crate) use crate::results::{Mismatch, MismatchKind};
 use hf_meta_format::formats::clip;

@@ -7,7 +7,7 @@ use super::{MismatchKind, Mismatches};
 use crate::architectures::architecture::positive;
 use crate::base::model_config::ModelConfig;
 use crate::count::NamePatterns;
-use crate::count::name_pattern::NamePattern;
+use crate::count::names::pattern::NamePattern;
 use hf_meta_format::base::sort::{Ordered, sort_by_key};
 use hf_meta_format::formats::{Headers, TensorInfo, loaded_tensors};
 

@@ -14,7 +14,7 @@ use super::model_class::ModelClass;
 use super::stored_modules::StoredModules;
 use super::{MismatchKind, Mismatches};
 use crate::architectures::architecture::{names_of, text_of};
-use crate::architectures::layout::ModelLayout;
+use crate::architectures::blueprint::Blueprint;
 use crate::base::model_config::ModelConfig;
 use crate::results::text::counted;
 use hf_meta_format::base::json_object::JsonObject;
@@ -65,7 +65,7 @@ impl FileCheck {
         for part in text_of("single-file", kind).into_iter().flat_map(|text| text.split(' ')) {
             let Some((prefix, layout)) = part.split_once('=') else { continue };
             let required = prefix.strip_prefix('?');
-            let Some(layout) = ModelLayout::new(layout, JsonObject::default()) else { continue };
+            let Some(layout) = Blueprint::new(layout, JsonObject::default()) else { continue };
             let mut prefixes = required.unwrap_or(prefix).split('|');
             if prefixes.any(|prefix| check.check_part(prefix, &layout, headers)) {
                 stored += 1;
@@ -82,7 +82,7 @@ impl FileCheck {
     }
 
     /// Compares the tensors below a prefix with a layout. Returns whether any is one of the layout.
-    fn check_part(&mut self, prefix: &str, layout: &ModelLayout<'_>, headers: &Headers) -> bool {
+    fn check_part(&mut self, prefix: &str, layout: &Blueprint<'_>, headers: &Headers) -> bool {
         /// The number of tensors with other shapes, and of short lists of layers, that a defect has. Another model has more:
         /// distilled models have fewer layers in every list.
         const MAX_WRONG: usize = 2;
@@ -119,7 +119,7 @@ impl FileCheck {
 
     fn compare(
         &self,
-        layout: &ModelLayout<'_>,
+        layout: &Blueprint<'_>,
         stored: &StoredModules<'_>,
         headers: &Headers,
         found: &mut Mismatches,
@@ -135,7 +135,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::architectures::layout::{GroupName, LayoutEntry};
+    use crate::architectures::blueprint::{BlueprintEntry, GroupName};
     use crate::results::{Finding, Severity};
     use hf_meta_format::formats::{
         Dtype, FileHeader, RepoPath, TensorInfo, TensorTableBuilder, product,
@@ -143,14 +143,14 @@ mod tests {
 
     type Tensors = BTreeMap<String, Vec<u64>>;
 
-    fn number_in(layout: &ModelLayout<'_>, formula: &'static str, layer: u64) -> Option<u64> {
+    fn number_in(layout: &Blueprint<'_>, formula: &'static str, layer: u64) -> Option<u64> {
         let names = &layout.scopes[0].names;
         names.layer.set(layer);
         names.trace(formula).ok().map(|(value, _)| value)
     }
 
     /// Adds the tensors of a module at all its places.
-    fn add(layout: &ModelLayout<'_>, entry: &LayoutEntry, prefix: &str, tensors: &mut Tensors) {
+    fn add(layout: &Blueprint<'_>, entry: &BlueprintEntry, prefix: &str, tensors: &mut Tensors) {
         let list = entry.parent.map(|list| layout.entries[list].formulas);
         let length = list.map_or(1, |length| number_in(layout, length, 0).unwrap_or(24));
         for layer in 0..length {
@@ -180,7 +180,7 @@ mod tests {
         for part in text_of("single-file", kind).unwrap().split(' ') {
             let (prefix, layout) = part.split_once('=').unwrap();
             let prefix = prefix.trim_start_matches('?').split('|').next().unwrap();
-            let layout = ModelLayout::new(layout, JsonObject::default()).unwrap();
+            let layout = Blueprint::new(layout, JsonObject::default()).unwrap();
             for entry in layout.entries.iter().filter(|entry| !entry.is_list) {
                 add(&layout, entry, prefix, &mut tensors);
             }
