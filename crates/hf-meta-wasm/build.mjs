@@ -33,9 +33,9 @@ const [first, second] = split(readFileSync("build/core_bg.wasm"), [
   // What follows needs a configuration or the metadata of a GGUF file.
   "hf_meta_count::steps::config_file::ConfigFile::from_json::",
   "hf_meta_count::count::config::Configs::from_config_json::",
-  "hf_meta_count::memory::layout::CacheLayout::",
+  "hf_meta_count::memory::spec::CacheSpec::",
   "hf_meta_count::architectures::architecture::",
-  "hf_meta_count::architectures::layout::",
+  "hf_meta_count::architectures::blueprint::",
   "hf_meta_wasm::metadata::document::",
   "hf_meta_wasm::metadata::thumbnail::",
 ]);
