@@ -66,6 +66,7 @@ mod slow_parser;
 mod sources;
 mod stores;
 mod support;
+mod tensors;
 #[cfg(target_os = "linux")]
 // Other systems do not read the certificate from the environment.
 mod tls;

@@ -1,6 +1,7 @@
 //! `verify` finds every planted defect, and nothing else.
 
 mod accidents;
+mod against;
 mod planted;
 mod sets;
 
