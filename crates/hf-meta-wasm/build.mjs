@@ -25,10 +25,17 @@ const [first, second] = split(readFileSync("build/core_bg.wasm"), [
   "hf_meta_format::formats::gguf::parser::parse::",
   "hf_meta_format::formats::pytorch::parser::parse::",
   "hf_meta_count::memory::usage::Memory::new::",
-  "hf_meta_count::check::rules::adapter::",
+  "hf_meta_inspect::verify::",
+  "hf_meta_count::check::repository::Verification::",
+  "hf_meta_count::check::rules::",
   "hf_meta_count::check::weight_set::SetCheck::",
   "hf_meta_count::results::verified::VerifyReport::",
+  // What follows needs a configuration or the metadata of a GGUF file.
   "hf_meta_count::steps::config_file::ConfigFile::from_json::",
+  "hf_meta_count::count::config::Configs::from_config_json::",
+  "hf_meta_count::memory::layout::CacheLayout::",
+  "hf_meta_count::architectures::architecture::",
+  "hf_meta_count::architectures::layout::",
 ]);
 for (const [name, content] of Object.entries({ "first.wasm": first, "second.wasm": second, "tables.txt": tables })) {
   writeFileSync(`build/${name}`, content);

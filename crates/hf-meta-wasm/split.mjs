@@ -42,7 +42,11 @@ export function split(wasm, starts) {
   }
   second.runPasses(["remove-unused-module-elements"]);
   for (const { name, module, base } of functions(second)) if (base) first.addFunctionExport(name, base);
-  return [first, second].map((module) => module.emitBinary());
+  return [first, second].map((module) => {
+    // Other optimizations save bytes that the compression has saved already.
+    module.runPasses(["duplicate-function-elimination"]);
+    return module.emitBinary();
+  });
 }
 
 /** Returns the descriptions of all items of a kind. */

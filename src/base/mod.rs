@@ -44,11 +44,11 @@ pub(crate) fn random_fraction() -> f64 {
 pub struct Progress {
     /// The number of shards whose headers have been read and validated.
     pub done: usize,
-    /// The number of shards.
+    /// The number of shards; 1 for a single file.
     pub total: usize,
 }
 
-/// A callback that is called after each shard.
+/// A callback that is called after each shard, or after the only file.
 pub(crate) type OnProgress = Callback<dyn Fn(Progress) + Send + Sync>;
 
 /// A callback that is called with each header.

@@ -139,8 +139,8 @@ impl Model {
         self
     }
 
-    /// Sets a callback that is invoked after each shard is read, but never for a single file. It runs on the task
-    /// that drives the call and must not block.
+    /// Sets a callback that is invoked after each shard, or the only file, is read. It runs on the task that drives the
+    /// call and must not block.
     pub fn on_progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(Callback(Arc::new(report)));
         self

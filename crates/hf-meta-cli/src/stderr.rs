@@ -255,7 +255,8 @@ impl ReadProgress {
         if counts.total > 1 {
             return counts.describe(self.started, &self.client);
         }
-        let shards = lock(&self.shards).map(|Progress { done, total, .. }| {
+        let shards = lock(&self.shards).filter(|progress| progress.total > 1);
+        let shards = shards.map(|Progress { done, total, .. }| {
             format!("{}/{}", thousands(done as u64), counted(total as u64, "shard"))
         });
         let wait = self.client.paused_for();

@@ -137,7 +137,7 @@ impl Call {
         if self.settings.formats.safetensors().is_none() {
             return self.find_main(folder).await;
         }
-        if let Some(listing) = self.known_files() {
+        if let Some(listing) = self.known_files(folder) {
             return self.search_known(folder, &names, listing).await;
         }
         match self.find_either(&names).await {
@@ -330,9 +330,10 @@ impl Call {
         self.files.run(bytes, find).await
     }
 
-    /// Returns the listing that the caller knows; `None` if it knows none.
-    pub(crate) fn known_files(&self) -> Option<Listing> {
-        let files = self.settings.known_files.as_deref()?.clone();
+    /// Returns the listing of a folder that the caller knows; `None` if it knows none.
+    pub(crate) fn known_files(&self, folder: Option<&RepoPath>) -> Option<Listing> {
+        let known = self.settings.known_files.as_deref()?;
+        let files = known.iter().filter(|file| file.is_below(folder)).cloned().collect();
         Some(Listing { files, commit: self.files.commit(), is_complete: true })
     }
 

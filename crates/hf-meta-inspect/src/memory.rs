@@ -26,7 +26,7 @@ impl Call {
     ///
     /// Returns an error if the files cannot be listed or read.
     pub async fn loaded_with(&self, main: &RepoPath) -> Result<Vec<WeightSet>, Error> {
-        let listing = match self.known_files() {
+        let listing = match self.known_files(None) {
             Some(known) => known,
             None => self.files.list(None).await?.unwrap_or_default(),
         };

@@ -60,6 +60,7 @@ impl SetReader {
         match self.parse_start(&self.path, start, None, false).await {
             Ok(UncountedHeader { header, .. }) => {
                 builder = self.add_header(builder, self.path.clone(), header).await;
+                self.files.files.on_progress(1, 1)?;
             }
             Err(error) if self.on_failure == OnFailure::Continue => {
                 failures.push((self.path.clone(), error));
