@@ -55,7 +55,11 @@ impl HeaderParser for Parser {
         let (size, Range { start, end }) = (size.unwrap_or_default(), self.wanted.clone());
         let index = |offset: u64| usize::try_from(offset.checked_sub(at)?).ok();
         let bytes = index(start).and_then(|start| read.get(start..index(end)?));
-        let Some(bytes) = bytes else { return Ok(Step::Read(start..end)) };
+        let Some(bytes) = bytes else {
+            let is_inside = end <= size && at != start;
+            let missing = is_inside.then_some(Step::Read(start..end));
+            return missing.ok_or_else(|| error("the file is too short"));
+        };
         self.wanted = if start == 0 && bytes == START && size >= 16 {
             size - 8..size
         } else if start > 0 && end == size {

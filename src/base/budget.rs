@@ -1,6 +1,7 @@
-//! The budget of a call: its requests, and the memory for its headers.
+//! The budget of a call: its requests, and the RAM for its headers. The memory of a model, which consists of its weights
+//! and its cache, is in the crate `hf-meta-count`.
 //!
-//! Memory for a header is reserved before it is requested, and released once the header is counted. One limit applies
+//! RAM for a header is reserved before it is requested, and released once the header is counted. One limit applies
 //! per call, and another to all calls of a client. Each call may exceed the second limit by one header, so that a call
 //! that waits for a rate limit does not block the others.
 
@@ -17,13 +18,13 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use super::meter::CallMeter;
 
 /// The limit per call, in bytes. All headers of Kimi-K2.5, 29 MB, fit at once. No header is counted before the index is
-/// complete, so with 12 MiB the last headers waited for memory, and the call took 6 round trips more.
+/// complete, so with 12 MiB the last headers waited for RAM, and the call took 6 round trips more.
 const CALL_LIMIT: u32 = 32 << 20;
 
 /// The limit for all calls of a client, in bytes. Two calls can use their own limit in full.
 const CLIENT_LIMIT: usize = 64 << 20;
 
-/// The memory in bytes that a call may use without a permit for large calls.
+/// The RAM in bytes that a call may use without a permit for large calls.
 const MAX_SMALL_CALL: u64 = 8 << 20;
 
 /// A budget that the caller enforces; see [`Model::budget`](crate::Model::budget). It is asked before the call goes
@@ -44,12 +45,12 @@ pub enum Demand {
     /// A number of further requests: one for each weight file, once their number is known, and one for each page of a
     /// listing after the first.
     Requests(usize),
-    /// The memory of a large call, while other large calls use all of it.
+    /// The RAM of a large call, while other large calls use all of it.
     LargeCall,
 }
 
-/// Creates the memory budget of all calls of a client.
-pub(crate) fn client_memory() -> Arc<Semaphore> {
+/// Creates the RAM budget of all calls of a client.
+pub(crate) fn client_ram() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(CLIENT_LIMIT))
 }
 
@@ -61,12 +62,12 @@ pub(crate) struct CallBudget(Arc<BudgetState>);
 struct BudgetState {
     /// The budget of the caller.
     budget: Option<Arc<dyn Budget>>,
-    /// The memory of the call and of all calls of its client, for headers that are not counted yet.
-    memory: [Arc<Semaphore>; 2],
-    /// The permit for the one header that may exceed the client's memory.
+    /// The RAM of the call and of all calls of its client, for headers that are not counted yet.
+    ram: [Arc<Semaphore>; 2],
+    /// The permit for the one header that may exceed the client's RAM.
     one: Arc<Semaphore>,
     large: Option<LargeCall>,
-    /// Measures the waits for memory.
+    /// Measures the waits for RAM.
     meter: CallMeter,
 }
 
@@ -77,9 +78,9 @@ impl CallBudget {
         large: Option<&LargeCallLimit>,
         meter: CallMeter,
     ) -> Self {
-        let memory = [Arc::new(Semaphore::new(CALL_LIMIT as usize)), client];
+        let ram = [Arc::new(Semaphore::new(CALL_LIMIT as usize)), client];
         let (one, large) = (Arc::new(Semaphore::new(1)), large.map(LargeCallLimit::call));
-        Self(Arc::new(BudgetState { budget, memory, one, large, meter }))
+        Self(Arc::new(BudgetState { budget, ram, one, large, meter }))
     }
 
     /// Returns whether neither the caller nor a [`LargeCallLimit`] limits the call.
@@ -97,7 +98,7 @@ impl CallBudget {
         budget.admit(demand).map_err(|reason| Refusal(reason.into()))
     }
 
-    /// Waits until the call may use `bytes` more bytes of memory in total.
+    /// Waits until the call may use `bytes` more bytes of RAM in total.
     pub(crate) async fn admit_bytes(&self, bytes: u64) -> Result<(), Refusal> {
         let Some(large) = self.0.large.as_ref().filter(|large| large.needs_permit(bytes)) else {
             return Ok(());
@@ -114,35 +115,35 @@ impl CallBudget {
         large.permit.get_or_try_init(acquire).await.map(drop)
     }
 
-    /// Waits for `bytes` bytes of memory for a header. Values above the limit per call are clamped to it.
-    pub(crate) async fn hold(&self, bytes: u64) -> MemoryPermit {
+    /// Waits for `bytes` bytes of RAM for a header. Values above the limit per call are clamped to it.
+    pub(crate) async fn hold(&self, bytes: u64) -> RamPermit {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(CALL_LIMIT);
-        let [call, client] = self.0.memory.each_ref().map(Arc::clone);
+        let [call, client] = self.0.ram.each_ref().map(Arc::clone);
         // The semaphores are never closed.
         let call = call.acquire_many_owned(bytes).await.ok();
         let client = pin!(client.acquire_many_owned(bytes));
         let one = pin!(Arc::clone(&self.0.one).acquire_owned());
         match select(client, one).await {
-            Either::Left((client, _)) => MemoryPermit { bytes: [call, client.ok()], _one: None },
-            Either::Right((one, _)) => MemoryPermit { bytes: [call, None], _one: one.ok() },
+            Either::Left((client, _)) => RamPermit { bytes: [call, client.ok()], _one: None },
+            Either::Right((one, _)) => RamPermit { bytes: [call, None], _one: one.ok() },
         }
     }
 }
 
 impl Default for CallBudget {
     fn default() -> Self {
-        Self::new(None, client_memory(), None, CallMeter::default())
+        Self::new(None, client_ram(), None, CallMeter::default())
     }
 }
 
-/// A permit for the memory of a header, in the budgets of its call and its client.
+/// A permit for the RAM of a header, in the budgets of its call and its client.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryPermit {
+pub(crate) struct RamPermit {
     bytes: [Option<OwnedSemaphorePermit>; 2],
     _one: Option<OwnedSemaphorePermit>,
 }
 
-impl Permit for MemoryPermit {
+impl Permit for RamPermit {
     fn shrink_to(&mut self, bytes: usize) {
         for permit in self.bytes.iter_mut().flatten() {
             let excess = permit.num_permits().saturating_sub(bytes);
@@ -151,7 +152,7 @@ impl Permit for MemoryPermit {
     }
 }
 
-/// A limit on the number of concurrent calls that need a lot of memory. Clones share the limit.
+/// A limit on the number of concurrent calls that need a lot of RAM. Clones share the limit.
 ///
 /// A call may use 8 MiB for its index and its headers, which is enough for almost every repository. The need of a call
 /// is unknown until the bytes arrive: to use more, it waits for one of the permits, and holds it until it ends.
@@ -176,13 +177,13 @@ impl LargeCallLimit {
         Self(Arc::new(Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS))))
     }
 
-    /// Returns the memory use of a new call under this limit.
+    /// Returns the RAM use of a new call under this limit.
     fn call(&self) -> LargeCall {
         LargeCall { limit: self.clone(), bytes: AtomicU64::new(0), permit: OnceCell::new() }
     }
 }
 
-/// The memory use of a call under a [`LargeCallLimit`].
+/// The RAM use of a call under a [`LargeCallLimit`].
 #[derive(Debug)]
 struct LargeCall {
     limit: LargeCallLimit,
@@ -208,7 +209,7 @@ mod tests {
 
     #[test]
     fn memory_is_limited_per_call_and_per_client() {
-        let client = client_memory();
+        let client = client_ram();
         let start = || CallBudget::new(None, Arc::clone(&client), None, CallMeter::default());
         let calls = [(); 3].map(|()| start());
         let acquire = |call: usize, bytes| calls[call].hold(bytes).now_or_never();
@@ -229,7 +230,7 @@ mod tests {
     }
 
     fn large_call(limit: &LargeCallLimit, budget: Option<Arc<dyn Budget>>) -> CallBudget {
-        CallBudget::new(budget, client_memory(), Some(limit), CallMeter::default())
+        CallBudget::new(budget, client_ram(), Some(limit), CallMeter::default())
     }
 
     #[test]

@@ -75,6 +75,14 @@ pub struct DiskUsage {
 impl DiskCache {
     /// Returns the cache in the folder named by `HF_META_CACHE`, or else in `hf-meta` in `XDG_CACHE_HOME` or
     /// `~/.cache`. Returns `None` if `HF_META_CACHE` is `off` or a URL, or if there is no home directory.
+    ///
+    /// ```no_run
+    /// // `None` if the environment turns the cache off, or has no home folder.
+    /// if let Some(cache) = hf_meta::DiskCache::from_env() {
+    ///     let client = hf_meta::Client::builder().header_cache(cache).build()?;
+    /// }
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn from_env() -> Option<Self> {
         environment::header_cache().map(Self::new)
     }
@@ -84,12 +92,25 @@ impl DiskCache {
 
     /// Creates a cache in a folder, with the size limit [`Self::DEFAULT_LIMIT`]. The folder is created on first
     /// write. Other files in it stay untouched.
+    ///
+    /// ```
+    /// let folder = std::env::temp_dir().join("hf-meta-example");
+    /// let client = hf_meta::Client::builder().header_cache(hf_meta::DiskCache::new(folder)).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self::with_limit(folder, Self::DEFAULT_LIMIT)
     }
 
     /// Creates a cache with a custom size limit, in bytes. The limit is approximate, because each process checks the
     /// size of the folder only occasionally.
+    ///
+    /// ```
+    /// let folder = std::env::temp_dir().join("hf-meta-example");
+    /// let cache = hf_meta::DiskCache::with_limit(folder, 100_000_000);
+    /// let client = hf_meta::Client::builder().header_cache(cache).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn with_limit(folder: impl Into<PathBuf>, bytes: u64) -> Self {
         Self(Arc::new(CacheFolder {
             path: folder.into(),
@@ -100,6 +121,11 @@ impl DiskCache {
     }
 
     /// Returns the path of the cache folder.
+    ///
+    /// ```
+    /// let cache = hf_meta::DiskCache::new("/var/cache/hf-meta");
+    /// assert_eq!(cache.folder(), std::path::Path::new("/var/cache/hf-meta"));
+    /// ```
     pub fn folder(&self) -> &Path {
         &self.0.path
     }

@@ -79,7 +79,7 @@ macro_rules! forward {
         }
     };
     (@ hold) => {
-        fn hold(&self, bytes: u64) -> BoxFuture<'_, HeldMemory> {
+        fn hold(&self, bytes: u64) -> BoxFuture<'_, HeldRam> {
             self.files.hold(bytes)
         }
     };

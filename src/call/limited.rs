@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt, TryFutureExt};
 use hf_meta_format::formats::weight_sets::WeightSet;
 use hf_meta_format::formats::{FileHeader, RepoPath};
-use hf_meta_inspect::{Files, HeldMemory, Listing, Loaded, OpenIndex, Part, Work};
+use hf_meta_inspect::{Files, HeldRam, Listing, Loaded, OpenIndex, Part, Work};
 
 use super::forward::forward;
 use crate::base::budget::CallBudget;
@@ -60,7 +60,7 @@ impl Files for LimitedFiles {
         self.budget.admit_bytes(bytes).map_err(Error::from).boxed()
     }
 
-    fn hold(&self, bytes: u64) -> BoxFuture<'_, HeldMemory> {
-        self.budget.hold(bytes).map(|permit| -> HeldMemory { Some(Box::new(permit)) }).boxed()
+    fn hold(&self, bytes: u64) -> BoxFuture<'_, HeldRam> {
+        self.budget.hold(bytes).map(|permit| -> HeldRam { Some(Box::new(permit)) }).boxed()
     }
 }

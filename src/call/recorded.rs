@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt, TryFutureExt};
 use hf_meta_format::formats::weight_sets::WeightSet;
 use hf_meta_format::formats::{FileHeader, RepoPath};
-use hf_meta_inspect::{Files, HeldMemory, Listing, Loaded, OpenIndex, Part, Work};
+use hf_meta_inspect::{Files, HeldRam, Listing, Loaded, OpenIndex, Part, Work};
 
 use super::forward::forward;
 use crate::cache::{HeaderBytes, Recorder, Recording};
@@ -125,7 +125,7 @@ mod tests {
 
     use hf_meta_format::formats::Formats;
     use hf_meta_format::formats::safetensors::SafetensorsFileHeader;
-    use hf_meta_format::formats::weight_sets::{Layout, ListedFile};
+    use hf_meta_format::formats::weight_sets::{ListedFile, ListedWeights};
 
     use super::super::limited::LimitedFiles;
     use super::*;
@@ -253,7 +253,7 @@ mod tests {
         files.on_progress(1, 1).unwrap();
         assert_eq!(files.reported_count().await, Ok(None));
         let listed = [ListedFile { path: path.clone(), size: 2 }];
-        let sets = Layout::new(Formats::built_in(), None, &listed).sets;
+        let sets = ListedWeights::new(Formats::built_in(), None, &listed).sets;
         assert!(files.missing_shards(&sets[0]).is_none() && files.file_name(&path).is_empty());
         let mut called = noted.0.lock().unwrap().clone();
         called.sort_unstable();

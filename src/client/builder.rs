@@ -11,7 +11,7 @@ use reqwest::header::{
 };
 
 use super::context::ClientContext;
-use crate::base::budget::client_memory;
+use crate::base::budget::client_ram;
 use crate::base::environment::{self, environment_token};
 use crate::base::meter::CallMeter;
 use crate::cache::{Cache, HeaderCache};
@@ -100,6 +100,11 @@ impl ClientBuilder {
     ///
     /// `HF_HOME` defaults to `huggingface` in `XDG_CACHE_HOME`, or else in `~/.cache`. No
     /// [`header_cache`](Self::header_cache) is set; see [`DiskCache::from_env`](crate::DiskCache::from_env).
+    ///
+    /// ```no_run
+    /// let client = hf_meta::ClientBuilder::from_env().max_concurrent_requests(16).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn from_env() -> Self {
         let (is_offline, hub_cache) = (environment::is_offline(), environment::hub_cache());
         let endpoint = environment::endpoint();
@@ -112,6 +117,16 @@ impl ClientBuilder {
     }
 
     /// Sets the URL of the Hub; `https://huggingface.co` by default. It may include a path.
+    ///
+    /// ```
+    /// use hf_meta::Client;
+    ///
+    /// let client = Client::builder().endpoint("https://hub.example/models").build()?;
+    /// assert_eq!(client.endpoint().to_string(), "https://hub.example/models");
+    /// // An invalid setting is reported when the client is built.
+    /// assert!(Client::builder().endpoint("hub.example").build().unwrap_err().is_usage());
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn endpoint(self, endpoint: impl AsRef<str>) -> Self {
         let text = endpoint.as_ref();
         let invalid = |source| Error::InvalidSetting {
@@ -123,6 +138,15 @@ impl ClientBuilder {
     }
 
     /// Sets the access token. It is sent only to the endpoint's origin. An empty token means none.
+    ///
+    /// ```
+    /// use hf_meta::Client;
+    ///
+    /// let client = Client::builder().token("hf_abc").build()?;
+    /// // A line break cannot be sent in a header.
+    /// assert!(Client::builder().token("hf_abc\n").build().unwrap_err().is_usage());
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn token(self, token: impl Into<String>) -> Self {
         let token = Some(token.into()).filter(|token| !token.is_empty());
         Self { token: token.as_deref().map(bearer).transpose(), ..self }
@@ -135,11 +159,31 @@ impl ClientBuilder {
     /// [`RetryPolicy::max_wait`](crate::RetryPolicy::max_wait) limits.
     ///
     /// `None` restores the default.
+    ///
+    /// ```
+    /// let timeout = std::time::Duration::from_secs(30);
+    /// let client = hf_meta::Client::builder().call_timeout(timeout).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn call_timeout(self, timeout: impl Into<Option<Duration>>) -> Self {
         Self { call_timeout: timeout.into(), ..self }
     }
 
     /// Sets the maximum size of one header, in bytes; [`DEFAULT_HEADER_LIMIT`](hf_meta_format::formats::safetensors::DEFAULT_HEADER_LIMIT) by default.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let client = hf_meta::Client::builder().endpoint(hub.endpoint()).max_header_bytes(10).build()?;
+    /// let error = client.model("org/model").count().await.unwrap_err();
+    /// assert!(error.is_malformed(), "{error}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_header_bytes(mut self, bytes: u64) -> Self {
         self.limits.header = bytes;
         self
@@ -147,12 +191,22 @@ impl ClientBuilder {
 
     /// Sets the maximum total size of all headers in one call, in bytes; 500,000,000 by default. The largest known
     /// checkpoints, with 497,000 tensors, need about an eighth of that.
+    ///
+    /// ```
+    /// let client = hf_meta::Client::builder().max_total_header_bytes(50_000_000).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn max_total_header_bytes(mut self, bytes: u64) -> Self {
         self.limits.headers = bytes;
         self
     }
 
     /// Sets the maximum size of an index, in bytes; [`SafetensorsIndexJson::DEFAULT_LIMIT`](crate::SafetensorsIndexJson::DEFAULT_LIMIT) by default.
+    ///
+    /// ```
+    /// let client = hf_meta::Client::builder().max_index_bytes(10_000_000).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn max_index_bytes(mut self, bytes: u64) -> Self {
         self.limits.index = bytes;
         self
@@ -175,24 +229,79 @@ impl ClientBuilder {
     /// Clients with different tokens share entries, but each token needs one request to the Hub first, which shows that
     /// it may read the files. From then on, a cache hit for a commit sends no request, so it succeeds even if the token
     /// has been revoked in the meantime.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// use hf_meta::{Client, MemoryCache};
+    ///
+    /// let cache = MemoryCache::new(64 << 20);
+    /// let client = Client::builder().endpoint(hub.endpoint()).header_cache(cache).build()?;
+    /// let first = client.model("org/model").count().await?;
+    /// let second = client.model("org/model").count().await?;
+    /// assert_eq!(second.parameter_count, first.parameter_count);
+    /// // One request shows that the branch still has the same commit.
+    /// assert_eq!(second.fetch.requests, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn header_cache(self, cache: impl Cache) -> Self {
         Self { header_cache: Some(Arc::new(cache)), ..self }
     }
 
     /// Sets the time to live of a cached branch; zero by default. Until it expires, a call for the branch uses the
     /// cached commit without sending a request. Requires a [`header_cache`](Self::header_cache).
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// use std::time::Duration;
+    ///
+    /// use hf_meta::{Client, MemoryCache};
+    ///
+    /// let builder = Client::builder().endpoint(hub.endpoint()).header_cache(MemoryCache::new(64 << 20));
+    /// let client = builder.branch_ttl(Duration::from_secs(600)).build()?;
+    /// client.model("org/model").count().await?;
+    /// assert_eq!(client.model("org/model").count().await?.fetch.requests, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn branch_ttl(self, ttl: Duration) -> Self {
         Self { branch_ttl: ttl, ..self }
     }
 
     /// Sets the maximum age of a cached branch that may be used when the Hub is unreachable or refuses requests. The
     /// default is zero: such a call fails. Requires a [`header_cache`](Self::header_cache).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use hf_meta::{Client, MemoryCache};
+    ///
+    /// let builder = Client::builder().header_cache(MemoryCache::new(64 << 20));
+    /// let client = builder.stale_if_error(Duration::from_secs(24 * 3_600)).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn stale_if_error(self, age: Duration) -> Self {
         Self { stale_if_error: age, ..self }
     }
 
     /// Sets the cache folder of `huggingface_hub`; none by default. An [offline](Self::offline) client reads
     /// repositories from it and cannot be built without it.
+    ///
+    /// ```
+    /// let builder = hf_meta::Client::builder().hub_cache("/home/me/.cache/huggingface/hub");
+    /// let client = builder.offline(true).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn hub_cache(self, folder: impl Into<PathBuf>) -> Self {
         Self { hub_cache: Some(folder.into()), ..self }
     }
@@ -200,12 +309,26 @@ impl ClientBuilder {
     /// Sets whether the client is offline; `false` by default. An offline client sends no requests. It reads
     /// repositories from the [`hub_cache`](Self::hub_cache), at the commit that was downloaded last, or else from the
     /// [`header_cache`](Self::header_cache). Reading a URL is an error. The endpoint and the proxies may be invalid.
+    ///
+    /// ```
+    /// use hf_meta::Client;
+    ///
+    /// let client = Client::builder().hub_cache("/home/me/.cache/huggingface/hub").offline(true).build()?;
+    /// // Without a cache, an offline client has nothing to read.
+    /// assert!(Client::builder().offline(true).build().unwrap_err().is_usage());
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn offline(self, enabled: bool) -> Self {
         Self { is_offline: enabled, ..self }
     }
 
     /// Sets the name and version of your program, such as `badges/1.0`. It is appended to `hf-meta/<version>` in the
     /// `User-Agent` header.
+    ///
+    /// ```
+    /// let client = hf_meta::Client::builder().user_agent("badges/1.0").build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn user_agent(mut self, program: impl AsRef<str>) -> Self {
         if let Some(agent) = self.valid(user_agent(program.as_ref())) {
             self.http.user_agent = agent;
@@ -214,6 +337,14 @@ impl ClientBuilder {
     }
 
     /// Sets the policy for the IP addresses that may be contacted; [`AddressPolicy::Any`] by default.
+    ///
+    /// ```
+    /// use hf_meta::{AddressPolicy, Client};
+    ///
+    /// // A service whose users name repositories must not reach servers in its own network.
+    /// let client = Client::builder().address_policy(AddressPolicy::Public).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn address_policy(mut self, policy: AddressPolicy) -> Self {
         self.http.address_policy = policy;
         self
@@ -221,6 +352,13 @@ impl ClientBuilder {
 
     /// Adds PEM-encoded root certificates, such as the certificate of a corporate CA. They are trusted in addition to
     /// the certificates of Mozilla or of the [system](Self::system_certificates).
+    ///
+    /// ```
+    /// use hf_meta::Client;
+    ///
+    /// let error = Client::builder().root_certificate_pem("not a certificate").build().unwrap_err();
+    /// assert!(error.is_usage());
+    /// ```
     #[cfg(feature = "rustls-no-provider")]
     pub fn root_certificate_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
         let certificates = parse_certificates(pem.as_ref()).map_err(Error::http_client);
@@ -234,6 +372,11 @@ impl ClientBuilder {
     ///
     /// Otherwise, and on systems without certificates, Mozilla's root certificates are trusted. They are bundled with
     /// this library.
+    ///
+    /// ```
+    /// let client = hf_meta::Client::builder().system_certificates(true).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn system_certificates(mut self, enabled: bool) -> Self {
         self.http.system_certificates = enabled;
         self
@@ -242,6 +385,15 @@ impl ClientBuilder {
     /// Adds a header to every request to the endpoint, such as a gateway key. Like the token, it is sent only to the
     /// endpoint's origin and is never logged. Headers that the client sets itself are rejected by
     /// [`build`](Self::build).
+    ///
+    /// ```
+    /// use hf_meta::Client;
+    ///
+    /// let client = Client::builder().request_header("x-gateway-key", "secret").build()?;
+    /// // The client sets this one itself.
+    /// assert!(Client::builder().request_header("range", "bytes=0-1").build().unwrap_err().is_usage());
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn request_header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         if let Some((name, value)) = self.valid(header(name.as_ref(), value.as_ref())) {
             self.http.headers.append(name, value);
@@ -251,6 +403,11 @@ impl ClientBuilder {
 
     /// Sets the maximum number of requests in flight across all calls; 256 by default, and at least 1. Requests to the
     /// same HTTP/2 server share one connection.
+    ///
+    /// ```
+    /// let client = hf_meta::Client::builder().max_concurrent_requests(16).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn max_concurrent_requests(mut self, requests: usize) -> Self {
         self.http.max_concurrent_requests = requests;
         self
@@ -259,30 +416,75 @@ impl ClientBuilder {
     /// Sets the fraction of each server quota to use, above 0 and at most 1; 1 by default. The rest is left to other programs
     /// that use the same token or IP address. To split a quota evenly among `n` processes, set `1 / n` in each of
     /// them.
+    ///
+    /// ```
+    /// use hf_meta::Client;
+    ///
+    /// // One of four processes with the same token.
+    /// let client = Client::builder().quota_share(1.0 / 4.0).build()?;
+    /// assert!(Client::builder().quota_share(1.5).build().unwrap_err().is_usage());
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn quota_share(mut self, share: f64) -> Self {
         self.http.quota_share = share;
         self
     }
 
     /// Sets the timeout for establishing a connection (name resolution, TCP and TLS); 10 seconds by default.
+    ///
+    /// ```
+    /// let timeout = std::time::Duration::from_secs(3);
+    /// let client = hf_meta::Client::builder().connect_timeout(timeout).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.http.connect_timeout = timeout;
         self
     }
 
     /// Sets the timeout between two reads of a response; 10 seconds by default.
+    ///
+    /// ```
+    /// let timeout = std::time::Duration::from_secs(3);
+    /// let client = hf_meta::Client::builder().read_timeout(timeout).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn read_timeout(mut self, timeout: Duration) -> Self {
         self.http.read_timeout = timeout;
         self
     }
 
     /// Sets the timeout of one request, including its response body; 60 seconds by default.
+    ///
+    /// ```
+    /// let timeout = std::time::Duration::from_secs(20);
+    /// let client = hf_meta::Client::builder().request_timeout(timeout).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.http.request_timeout = timeout;
         self
     }
 
     /// Sets the retry policy for transient failures.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// use hf_meta::{Client, RetryPolicy};
+    /// use hf_meta_testing::Fault;
+    ///
+    /// let once = RetryPolicy::default().max_attempts(1);
+    /// let client = Client::builder().endpoint(hub.endpoint()).retry_policy(once).build()?;
+    /// hub.inject(|_, _| Some(Fault::Status(503, Vec::new())));
+    /// assert!(client.model("org/model").count().await.unwrap_err().is_transient());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn retry_policy(mut self, policy: RetryPolicy) -> Self {
         self.http.retry_policy = policy;
         self
@@ -338,7 +540,7 @@ impl ClientBuilder {
             http,
             endpoint,
             warnings: Arc::default(),
-            memory: client_memory(),
+            ram: client_ram(),
             limits,
             totals: CallMeter::default(),
             formats: self.formats,

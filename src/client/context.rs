@@ -22,8 +22,8 @@ pub(crate) struct ClientContext {
     pub(crate) endpoint: Endpoint,
     pub(crate) warnings: Arc<HubWarnings>,
     pub(crate) limits: Limits,
-    /// The header memory of all calls.
-    pub(crate) memory: Arc<Semaphore>,
+    /// The RAM for the headers of all calls.
+    pub(crate) ram: Arc<Semaphore>,
     /// The totals of all calls.
     pub(crate) totals: CallMeter,
     pub(crate) formats: Formats,
@@ -65,7 +65,7 @@ impl ClientContext {
     /// The command starts a new process for every call. Without the saved servers, it would connect to the CDN only
     /// after the first redirect, and would offer HTTP/2 again to a server without it.
     pub(super) async fn share_known_servers(&self, meter: &CallMeter) {
-        let cache = self.header_cache.as_ref().filter(|_| self.offline.is_none());
+        let cache = if self.offline.is_none() { self.header_cache.as_ref() } else { None };
         let Some(cache) = cache else { return };
         let (key, mut known) =
             (CacheKey::known_servers(&self.endpoint), self.known_servers.lock().await);

@@ -46,6 +46,12 @@ pub struct Client {
 impl Client {
     /// Creates a client for `https://huggingface.co` with the default settings and no token.
     ///
+    /// ```
+    /// let client = hf_meta::Client::new()?;
+    /// assert_eq!(client.endpoint().to_string(), "https://huggingface.co");
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Returns the errors of [`ClientBuilder::build`].
@@ -54,11 +60,21 @@ impl Client {
     }
 
     /// Returns a builder with the default settings.
+    ///
+    /// ```
+    /// let client = hf_meta::Client::builder().max_concurrent_requests(16).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
     /// Creates a client configured from environment variables; see [`ClientBuilder::from_env`].
+    ///
+    /// ```no_run
+    /// let client = hf_meta::Client::from_env()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -109,6 +125,19 @@ impl Client {
 
     /// Returns the totals of all calls made through this client, its clones, and clients derived from it by
     /// [`with_token`](Self::with_token).
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// client.model("org/model").count().await?;
+    /// assert_eq!(client.stats().calls, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn stats(&self) -> ClientStats {
         self.context.totals.stats()
     }
@@ -129,6 +158,12 @@ impl Client {
     }
 
     /// Returns the endpoint of the Hub that this client reads from.
+    ///
+    /// ```
+    /// let client = hf_meta::Client::builder().endpoint("https://hub.example").build()?;
+    /// assert_eq!(client.endpoint().to_string(), "https://hub.example");
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn endpoint(&self) -> &Endpoint {
         &self.context.endpoint
     }
@@ -137,6 +172,21 @@ impl Client {
     ///
     /// Only names are accepted, never URLs or local paths, so untrusted input is safe here. An invalid name is
     /// reported when the call is made.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let report = client.model("org/model").count().await?;
+    /// assert_eq!(report.parameter_count.total(), 6);
+    /// // A path is not a name, so this reads no file of this machine.
+    /// assert!(client.model("../etc/passwd").count().await.unwrap_err().is_usage());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn model(&self, repo: impl AsRef<str>) -> Model {
         let repo = repo.as_ref().parse::<RepoId>();
         let source = repo.map(Source::from).map_err(Into::into);
@@ -147,6 +197,19 @@ impl Client {
     ///
     /// Do not pass a source that was parsed from untrusted input: it can name any file on this machine and any server
     /// that it can reach. Use [`Client::model`] for untrusted input.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let source = hf_meta::Source::parse("hf://org/model@main", client.endpoint())?;
+    /// assert_eq!(client.source(source).count().await?.parameter_count.total(), 6);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn source(&self, source: Source) -> Model {
         Model::new(Arc::clone(&self.context), Ok(source))
     }
@@ -154,6 +217,15 @@ impl Client {
 
 impl ClientBuilder {
     /// Builds the client.
+    ///
+    /// ```
+    /// use hf_meta::Client;
+    ///
+    /// let client = Client::builder().max_concurrent_requests(16).build()?;
+    /// let error = Client::builder().quota_share(0.0).build().unwrap_err();
+    /// assert!(error.is_usage(), "{error}");
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

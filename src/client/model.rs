@@ -72,6 +72,21 @@ impl Model {
     /// Sets the branch, tag, ref or commit to read; `main` by default. Each call resolves it to a commit once and
     /// reads all files at that commit. Only repositories have revisions: for other sources, the call fails.
     /// `None` keeps the current revision.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let report = client.model("org/model").revision("main").count().await?;
+    /// assert_eq!(report.parameter_count.total(), 6);
+    /// let error = client.model("org/model").revision("missing").count().await.unwrap_err();
+    /// assert_eq!(error.kind(), hf_meta::ErrorKind::RevisionNotFound);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn revision<'a>(mut self, revision: impl Into<Option<&'a str>>) -> Self {
         if let Some(revision) = revision.into() {
             self.source = self.source.and_then(|source| source.with_revision(revision));
@@ -95,6 +110,20 @@ impl Model {
     /// 6. the only weight set
     ///
     /// [`CountReport::other_sets`](crate::CountReport::other_sets) lists the rest. `None` keeps the current path.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let model = client.model("org/model").path("model.safetensors");
+    /// assert_eq!(model.count().await?.parameter_count.total(), 6);
+    /// assert!(client.model("org/model").path("missing").count().await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn path<'a>(mut self, path: impl Into<Option<&'a str>>) -> Self {
         if let Some(path) = path.into() {
             self.source = self.source.and_then(|source| source.with_path(path));
@@ -104,6 +133,19 @@ impl Model {
 
     /// Sets the name of the source in results and messages, such as the text from which it was parsed. By default, it is
     /// the `Display` output of [`Source`].
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let report = client.model("org/model").named("the model of the user").count().await?;
+    /// assert_eq!(report.source, "the model of the user");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn named(mut self, name: &str) -> Self {
         self.options.name = Some(name.to_owned());
         self
@@ -112,6 +154,21 @@ impl Model {
     /// Sets the format to read: `safetensors`, `gguf`, `pytorch`, or the name of a format registered with
     /// [`ClientBuilder::format`](crate::ClientBuilder::format). By default, safetensors is read if the repository has
     /// any, or else the first other format that it has; `None` selects this default.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let model = client.model("org/model");
+    /// assert_eq!(model.clone().format("safetensors").count().await?.format, "safetensors");
+    /// // The repository has no GGUF file.
+    /// assert!(model.format("gguf").count().await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn format<'a>(mut self, name: impl Into<Option<&'a str>>) -> Self {
         self.options.format = name.into().map(str::to_owned);
         self
@@ -120,12 +177,39 @@ impl Model {
     /// Sets whether the report lists the other weight sets in the repository or folder; `false` by default. Examples
     /// are the modules of a sentence-transformers model, variants, and the checkpoints of a training run. Listing
     /// costs one request per 1,000 files.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let report = client.model("org/model").other_sets(true).count().await?;
+    /// // The repository has one set, which is the main one.
+    /// assert_eq!(report.other_sets, Some(Vec::new()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn other_sets(mut self, enabled: bool) -> Self {
         self.options.list_sets = enabled;
         self
     }
 
     /// Sets how headers are requested; [`Plan::Exact`] by default. [`Model::verify`] always reads the files.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let report = client.model("org/model").plan(hf_meta::Plan::Prefetch).count().await?;
+    /// assert_eq!(report.parameter_count.total(), 6);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn plan(mut self, plan: Plan) -> Self {
         self.options.plan = plan;
         self
@@ -134,6 +218,23 @@ impl Model {
     /// Sets the timeout of each call, overriding [`call_timeout`](crate::ClientBuilder::call_timeout). It includes
     /// waits for rate limits: a call that would have to wait longer than the time left fails immediately. `None` restores
     /// the default.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// use hf_meta_testing::Fault;
+    ///
+    /// hub.inject(|_, _| Some(Fault::Stall));
+    /// let timeout = std::time::Duration::from_millis(50);
+    /// let error = client.model("org/model").timeout(timeout).count().await.unwrap_err();
+    /// assert_eq!(error.kind(), hf_meta::ErrorKind::Timeout);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.options.timeout = timeout.into();
         self
@@ -141,12 +242,41 @@ impl Model {
 
     /// Sets a callback that is invoked after each shard, or the only file, is read. It runs on the task that drives the
     /// call and must not block.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let model = client.model("org/model").on_progress(|progress| println!("{progress:?}"));
+    /// assert_eq!(model.count().await?.parameter_count.total(), 6);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(Callback(Arc::new(report)));
         self
     }
 
     /// Sets how calls use the [header cache](crate::ClientBuilder::header_cache); [`CacheMode::Default`] by default.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// use hf_meta::CacheMode;
+    ///
+    /// // After a notification that the repository has changed.
+    /// let report = client.model("org/model").cache_mode(CacheMode::Revalidate).count().await?;
+    /// assert_eq!(report.parameter_count.total(), 6);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cache_mode(mut self, mode: CacheMode) -> Self {
         self.options.cache_mode = mode;
         self
@@ -156,6 +286,27 @@ impl Model {
     /// the repository then only names the store in results and messages. Revisions and the header cache are not used.
     /// For a mirror that speaks the protocol of the Hub, set
     /// [`ClientBuilder::endpoint`](crate::ClientBuilder::endpoint).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::{io, ops::Range};
+    /// # use futures::future::{FutureExt, ready};
+    /// # use hf_meta::{BoxFuture, FileStore, RangeBytes, RepoPath};
+    /// # #[derive(Debug)]
+    /// # struct Bucket;
+    /// # impl FileStore for Bucket {
+    /// #     fn read_range<'a>(&'a self, _: &'a RepoPath, _: Range<u64>) -> BoxFuture<'a, io::Result<RangeBytes>> {
+    /// #         ready(Err(io::ErrorKind::NotFound.into())).boxed()
+    /// #     }
+    /// # }
+    /// let client = hf_meta::Client::new()?;
+    /// // `FileStore` shows how to write one. This one is empty.
+    /// let error = client.model("bucket/models").store(Bucket).count().await.unwrap_err();
+    /// assert!(error.has_no_weights());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn store(mut self, store: impl FileStore) -> Self {
         self.store = Some(Arc::new(store));
         self
@@ -164,6 +315,20 @@ impl Model {
     /// Counts the requests and bytes of all calls of this model in a meter of
     /// [`Client::meter`](crate::Client::meter), which also shows them while a call runs, and after it has
     /// failed.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let meter = client.meter();
+    /// client.model("org/model").meter(&meter).count().await?;
+    /// assert!(meter.stats().requests > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn meter(mut self, meter: &CallMeter) -> Self {
         self.meter = Some(meter.clone());
         self
@@ -204,6 +369,20 @@ impl Model {
     }
 
     /// Sets a limit that this call shares with other calls that need more than 8 MiB for their index and headers.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let limit = hf_meta::LargeCallLimit::new(2);
+    /// let report = client.model("org/model").large_calls(&limit).count().await?;
+    /// assert_eq!(report.parameter_count.total(), 6);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn large_calls(mut self, limit: &LargeCallLimit) -> Self {
         self.large_calls = Some(limit.clone());
         self
@@ -211,6 +390,35 @@ impl Model {
 
     /// Sets a budget, which may end the call before it sends more requests or uses more memory. The call then returns
     /// [`Error::OverBudget`].
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let shard = |name: &str| File::safetensors([(name, "U8", &[1][..])]);
+    /// # let index = r#"{"weight_map":{"a":"1.safetensors","b":"2.safetensors"}}"#;
+    /// # let repo = Repo::new("org/sharded").file("model.safetensors.index.json", File::from_bytes(index));
+    /// # let hub = MockHub::start([repo.file("1.safetensors", shard("a")).file("2.safetensors", shard("b"))])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// use std::sync::Arc;
+    ///
+    /// use hf_meta::{Budget, Demand};
+    ///
+    /// #[derive(Debug)]
+    /// struct Nothing;
+    ///
+    /// impl Budget for Nothing {
+    ///     fn admit(&self, _: Demand) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    ///         Err("the user has no requests left".into())
+    ///     }
+    /// }
+    ///
+    /// let model = client.model("org/sharded").budget(Arc::new(Nothing));
+    /// let error = model.count().await.unwrap_err();
+    /// assert!(matches!(error, hf_meta::Error::OverBudget { .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn budget(mut self, budget: Arc<impl Budget>) -> Self {
         self.budget = Some(budget);
         self
@@ -246,6 +454,20 @@ impl Model {
     ///
     /// Dropping the future cancels the call and its requests.
     ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let parsed = client.model("org/model").parse_safetensors_metadata().await?;
+    /// assert_eq!(parsed.parameter_count().total(), 6);
+    /// assert!(client.model("org/none").parse_safetensors_metadata().await.unwrap_err().is_not_found());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// Returns the first [`Error`] that occurs. [`Error::is_not_found`], [`Error::is_denied`],
@@ -280,6 +502,19 @@ impl Model {
     /// source is not on a Hub. The count covers the whole repository, regardless of [`path`](Self::path), and is not
     /// verified. The Hub reports it for gated repositories as well.
     ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// // This Hub reports none.
+    /// assert_eq!(client.model("org/model").hub_reported_count().await?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// Returns an error if the repository does not exist or is not accessible, if no response arrives, or if the
@@ -292,6 +527,19 @@ impl Model {
 
     /// Lists all weight sets in the repository or folder, judging by file names alone. Returns `None` if the files
     /// cannot be listed, as on a plain web server. Listing costs one request per 1,000 files.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let sets = client.model("org/model").weight_sets().await?.unwrap_or_default();
+    /// assert_eq!(sets[0].path.as_str(), "model.safetensors");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

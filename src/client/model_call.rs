@@ -109,37 +109,10 @@ impl Model {
     async fn start(&self, client: &ClientContext, meter: CallMeter) -> Result<ModelCall, Error> {
         let source = self.source.clone()?;
         let formats = self.formats()?;
-        let (limit, memory) = (self.budget.clone(), Arc::clone(&client.memory));
+        let (limit, ram) = (self.budget.clone(), Arc::clone(&client.ram));
         let large = self.large_calls.as_ref();
-        let budget = CallBudget::new(limit, memory, large, meter.clone());
-        let (origin, target) = match &source {
-            Source::Repo { repo, revision, path } => {
-                let revision = revision.clone().unwrap_or_default();
-                let origin = if let Some(store) = &self.store {
-                    let name = store.name().unwrap_or_else(|| repo.to_string());
-                    let store = Arc::clone(store);
-                    let meter = meter.clone();
-                    Origin::Folder(Arc::new(StoreFolder { store, name, is_remote: true, meter }))
-                } else {
-                    client.repo(repo, revision, meter.clone(), budget.clone()).await
-                };
-                (origin, Target::from_path(&formats, path.clone()))
-            }
-            Source::Url(_) if client.offline.is_some() => {
-                return Err(Error::Offline { url: source.to_string() });
-            }
-            Source::Url(url) => {
-                let http = client.http.for_call(meter.clone(), budget.clone());
-                let file = file_of(url);
-                let folder = WebFolder { http, url: url.clone(), file: file.clone() };
-                (Origin::Folder(Arc::new(folder)), Target::File(file))
-            }
-            Source::Local(path) => {
-                let (folder, target) = on_disk(&formats, path).await?;
-                let folder = local_folder(folder, meter.clone());
-                (Origin::Folder(Arc::new(folder)), target)
-            }
-        };
+        let budget = CallBudget::new(limit, ram, large, meter.clone());
+        let (origin, target) = self.origin(client, &source, &formats, &meter, &budget).await?;
         let options = &self.options;
         let cache = client.header_cache.as_ref().and_then(|cache| {
             let (part, probe) = (part_of_repo(&target, &formats, options), probe_path(&target));
@@ -165,6 +138,45 @@ impl Model {
             read_all_shards: false,
         };
         Ok(ModelCall { settings, files, budget, cache, meter, started: std::time::Instant::now() })
+    }
+
+    /// Returns the origin of the files of a source, and the part of it to read.
+    async fn origin(
+        &self,
+        client: &ClientContext,
+        source: &Source,
+        formats: &Formats,
+        meter: &CallMeter,
+        budget: &CallBudget,
+    ) -> Result<(Origin, Target), Error> {
+        Ok(match source {
+            Source::Repo { repo, revision, path } => {
+                let revision = revision.clone().unwrap_or_default();
+                let origin = if let Some(store) = &self.store {
+                    let name = store.name().unwrap_or_else(|| repo.to_string());
+                    let store = Arc::clone(store);
+                    let meter = meter.clone();
+                    Origin::Folder(Arc::new(StoreFolder { store, name, is_remote: true, meter }))
+                } else {
+                    client.repo(repo, revision, meter.clone(), budget.clone()).await
+                };
+                (origin, Target::from_path(formats, path.clone()))
+            }
+            Source::Url(_) if client.offline.is_some() => {
+                return Err(Error::Offline { url: source.to_string() });
+            }
+            Source::Url(url) => {
+                let http = client.http.for_call(meter.clone(), budget.clone());
+                let file = file_of(url);
+                let folder = WebFolder { http, url: url.clone(), file: file.clone() };
+                (Origin::Folder(Arc::new(folder)), Target::File(file))
+            }
+            Source::Local(path) => {
+                let (folder, target) = on_disk(formats, path).await?;
+                let folder = local_folder(folder, meter.clone());
+                (Origin::Folder(Arc::new(folder)), target)
+            }
+        })
     }
 }
 

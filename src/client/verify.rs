@@ -21,6 +21,19 @@ impl Model {
     /// weights at the root of a repository, one more request fetches the parameter count that the Hub reports, with a
     /// timeout of 5 seconds.
     ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// let report = client.model("org/model").verify().await?;
+    /// assert!(report.is_valid() && report.is_complete());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// Awaiting the report returns the errors of [`Model::parse_safetensors_metadata`] that occur before the index, or

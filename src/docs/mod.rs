@@ -73,7 +73,7 @@ pub mod ci {}
 #[doc = include_str!("command.md")]
 pub mod command {}
 
-/// [`Layout`]: hf_meta_format::formats::weight_sets::Layout
+/// [`ListedWeights`]: hf_meta_format::formats::weight_sets::ListedWeights
 /// [`read_header`]: hf_meta_format::formats::read_header
 /// [`ReportBuilder`]: hf_meta_count::steps::ReportBuilder
 /// [`formats`]: hf_meta_format::formats

@@ -64,7 +64,7 @@ pub(super) fn required_wait(
     let is_exhausted = |quota: &Quota| quota.remaining == 0 && quota.bucket == bucket;
     let exhausted = quotas(headers, bucket).into_iter().filter(is_exhausted);
     exhausted.map(|quota| quota.reset).max().or_else(|| {
-        let value = headers.get(RETRY_AFTER).filter(|_| is_retryable(status));
+        let value = if is_retryable(status) { headers.get(RETRY_AFTER) } else { None };
         // A date that is past on our clock is ignored, so the policy's own delay applies.
         retry_after(value?.to_str().ok()?, now).filter(|wait| !wait.is_zero())
     })

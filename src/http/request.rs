@@ -191,7 +191,7 @@ impl Http {
             Some(wait) => self.meter.may_wait(wait, policy.max_wait),
             None => elapsed.saturating_add(*delay) <= policy.max_elapsed,
         };
-        let delay = policy.delay(attempts).filter(|_| error.is_retryable());
+        let delay = if error.is_retryable() { policy.delay(attempts) } else { None };
         let Some(delay) = delay.filter(is_within_limits) else { return Err(error) };
         let (shown, wait) = (SafeUrl::from(url), server_wait.unwrap_or(delay));
         tracing::info!(url = %shown, attempts, ?wait, %error, "retrying");

@@ -112,6 +112,12 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// Sets the maximum number of attempts per request, including the first; at least 1.
+    ///
+    /// ```
+    /// let policy = hf_meta::RetryPolicy::default().max_attempts(2);
+    /// let client = hf_meta::Client::builder().retry_policy(policy).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn max_attempts(self, attempts: usize) -> Self {
         Self { max_attempts: attempts.max(1), ..self }
     }
@@ -120,18 +126,39 @@ impl RetryPolicy {
     ///
     /// The delay doubles after each further failure, up to 10 seconds. Up to half of it is subtracted at random, so that
     /// clients do not retry in lockstep. A wait requested by the server takes precedence.
+    ///
+    /// ```
+    /// let delay = std::time::Duration::from_millis(100);
+    /// let policy = hf_meta::RetryPolicy::default().initial_delay(delay);
+    /// let client = hf_meta::Client::builder().retry_policy(policy).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn initial_delay(self, delay: Duration) -> Self {
         Self { initial_delay: delay, ..self }
     }
 
     /// Sets the maximum time from the start of the first attempt to the start of the last one, excluding waits for
     /// rate limits.
+    ///
+    /// ```
+    /// let limit = std::time::Duration::from_secs(10);
+    /// let policy = hf_meta::RetryPolicy::default().max_elapsed(limit);
+    /// let client = hf_meta::Client::builder().retry_policy(policy).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn max_elapsed(self, elapsed: Duration) -> Self {
         Self { max_elapsed: elapsed, ..self }
     }
 
     /// Sets the maximum total time that a call waits for rate limits. A call that would have to wait longer, or beyond
     /// its [timeout](crate::ClientBuilder::call_timeout), fails immediately.
+    ///
+    /// ```
+    /// let wait = std::time::Duration::from_secs(300);
+    /// let policy = hf_meta::RetryPolicy::default().max_wait(wait);
+    /// let client = hf_meta::Client::builder().retry_policy(policy).build()?;
+    /// # Ok::<(), hf_meta::Error>(())
+    /// ```
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { max_wait: wait, ..self }
     }

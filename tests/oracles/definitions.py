@@ -60,7 +60,7 @@ def build(name):
         settings = settings(linear)
     known = {"name": name, "written_by": f"definition: {layout['source']}", "true_parameters": model.parameters(), "modules": linear}
     known["config"] = model.config(**settings)
-    for key in ("files", "metadata", "inexact"):
+    for key in ("files", "metadata", "inexact", "peers"):
         if key in layout:
             known[key] = layout[key](linear) if callable(layout[key]) else layout[key]
     tensors.sort()

@@ -10,6 +10,7 @@ A fixture is one JSON object:
     files            other configurations by file name; optional
     metadata         `__metadata__` of the safetensors file; optional
     inexact          the reason why the header and the quantization config do not determine the count; optional
+    peers            the reason why huggingface.js counts the checkpoint differently; optional
     base             the shapes of the tensors of an adapted model; optional
     tensors          the header: name, dtype and shape of every tensor
     shards           the headers of several files, in place of `tensors`
@@ -89,7 +90,7 @@ class Llama:
 
 def write(folder, case):
     """Writes one fixture, a tensor per line."""
-    order = ("name", "written_by", "true_parameters", "inexact", "modules", "config", "files", "metadata", "base")
+    order = ("name", "written_by", "true_parameters", "inexact", "peers", "modules", "config", "files", "metadata", "base")
     known = set(order) | {"tensors", "shards"}
     assert not set(case) - known, set(case) - known
     section = (case.get("config") or {}).get("quantization_config") or {}

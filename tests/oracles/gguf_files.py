@@ -5,7 +5,7 @@
     python tests/oracles/gguf_files.py fixtures
 
 The fixtures end with their headers. `gguf/oracle.json` has the sizes of the files, the figures, and the table of types. The
-test `tests/it/gguf` compares our parser with it.
+test `tests/it/count/gguf` compares our parser with it.
 """
 
 import json

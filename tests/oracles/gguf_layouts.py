@@ -6,7 +6,7 @@
 Executes `load_hparams`, `load_arch_hparams` and `load_arch_tensors` of each architecture with formulas in place of numbers.
 Both branches of a condition are executed. A tensor of one branch belongs to a group that is stored if the condition holds,
 or, if the condition is not a formula, that is stored as a whole. A number without a formula is `_`.
-Keys that must exist are lines of the kind `keys`. A second run writes the same table. `architectures/layout.rs` explains its format.
+Keys that must exist are lines of the kind `keys`. A second run writes the same table. `architectures/blueprint.rs` explains its format.
 """
 
 import collections

@@ -13,7 +13,7 @@ second run writes all other files, and loads those of the first one.
 `pytorch/models` has tiny models as `save_pretrained` writes them in both formats, and `pytorch/quantized` has models of
 real quantizers, next to fixtures of the same state dictionaries. `pytorch/oracle.json` lists the tensors of each file,
 the elements that their storages contain for them, the files that must be rejected, and the imports that
-`torch.load(weights_only=True)` accepts. The test `tests/it/pytorch` compares our parser with it. No pickle that calls a function of its choice is ever loaded.
+`torch.load(weights_only=True)` accepts. The test `tests/it/count/pytorch` compares our parser with it. No pickle that calls a function of its choice is ever loaded.
 """
 
 import collections

@@ -156,6 +156,8 @@ def oracles(folder):
         (to / "truth.txt").write_text(str(case["true_parameters"]))
         if "inexact" in case:
             (to / "inexact.txt").write_text(case["inexact"])
+        if "peers" in case:
+            (to / "reason.txt").write_text(case["peers"])
 
 
 def main(folder, count=60, seed=2):

@@ -44,7 +44,7 @@ pub(super) async fn read_repo(
 ) -> RepoRead {
     let (began, meter) = (Instant::now(), client.meter());
     let local = listed.repo.parse().ok().filter(|source| matches!(source, Source::Local(_)));
-    let local = local.filter(|_| accepts_local);
+    let local = if accepts_local { local } else { None };
     let model = |commit: Option<&str>| {
         let model =
             local.clone().map_or_else(|| client.model(&listed.repo), |at| client.source(at));
@@ -177,7 +177,7 @@ impl SetReader {
         }
         if components.len() > 1 {
             sum.filepaths.sort_unstable();
-            (sum.sharded, sum.declared_total, sum.layout) = (true, None, None);
+            (sum.sharded, sum.declared_total, sum.cache_spec) = (true, None, None);
             let others = sum.other_sets.take();
             sum.add_other_sets(others);
             counted.components = Some(components);

@@ -206,7 +206,9 @@ impl Reads {
             if outage(&read).is_none() {
                 break;
             }
-            if let Some(source) = read.error.filter(|_| began.elapsed() >= *max_outage) {
+            if began.elapsed() >= *max_outage
+                && let Some(source) = read.error
+            {
                 return Err(CensusError::Outage { source: source.into() });
             }
             delay = (2 * delay).min(MAX_DELAY);

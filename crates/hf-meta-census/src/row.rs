@@ -13,7 +13,7 @@ use hf_meta::{CommitSha, Error, ErrorKind, HubCacheMiss};
 use hf_meta_count::count::{MixtureOfExperts, RuleSet};
 use hf_meta_count::memory::Memory;
 use hf_meta_count::results::{CountReport, Finding};
-use hf_meta_format::formats::weight_sets::{Layout, ListedFile, WeightSet};
+use hf_meta_format::formats::weight_sets::{ListedFile, ListedWeights, WeightSet};
 use hf_meta_format::formats::{Formats, RepoPath, WeightsKind, chain, clip};
 
 /// The version of the table columns, which increases with every change.
@@ -289,7 +289,7 @@ impl CensusRow {
         self.dtypes = Some(report.parameter_count.rows().map(DtypeSums::from).collect());
         self.quant_method.clone_from(&report.breakdown.method);
         self.moe = report.breakdown.moe.map(ActiveParameters::from);
-        let cache = report.layout.as_deref().and_then(Memory::growth);
+        let cache = report.cache_spec.as_deref().and_then(Memory::growth);
         (self.cache_token_bytes, self.cache_fixed_bytes) =
             cache.map(|(token, fixed)| (integer(token), integer(fixed))).unzip();
         self.findings = Some(kinds(&report.findings));
@@ -301,7 +301,7 @@ impl CensusRow {
 
     /// Sets the hashes of the layout and the shapes; `None` for a repository without counts.
     pub(super) fn set_digests(&mut self, digests: Option<(Bytes, Bytes)>) {
-        let digests = digests.filter(|_| self.status == "ok");
+        let digests = if self.status == "ok" { digests } else { None };
         (self.layout_digest, self.shape_digest) = digests.unzip();
     }
 
@@ -310,7 +310,7 @@ impl CensusRow {
     pub(super) fn set_source(&mut self, headers: Option<&HeaderBytes>) {
         let follows_from_files = matches!(&*self.status, "no_weights" | "several_sets");
         let is_read = follows_from_files || is_read(&self.status);
-        let listed = self.listed_commit.as_ref().filter(|_| follows_from_files);
+        let listed = if follows_from_files { self.listed_commit.as_ref() } else { None };
         let listed = listed.filter(|commit| commit.parse::<CommitSha>().is_ok()).cloned();
         let read = headers.map(|headers| headers.commit().to_string());
         self.commit = read.or(self.commit.take()).or(listed).filter(|_| is_read);
@@ -334,8 +334,8 @@ impl CensusRow {
         self.path = path.map(ToString::to_string);
         let files: Vec<_> =
             files.iter().map(|path| ListedFile { path: path.clone(), size: 0 }).collect();
-        let layout = Layout::new(Formats::built_in(), None, &files);
-        let Some(set) = path.and_then(|path| layout.find(path)) else { return };
+        let listed = ListedWeights::new(Formats::built_in(), None, &files);
+        let Some(set) = path.and_then(|path| listed.find(path)) else { return };
         let has_name = |name| set.path.file_name().as_str().starts_with(name);
         let kind = match set.kind {
             WeightsKind::Projector => "projector",

@@ -47,7 +47,7 @@ impl Storage {
 
     /// Returns the folder and the name of an object, if the text is its URL.
     pub(super) fn open_object(target: &str) -> Result<Option<(Self, String)>> {
-        let parts = target.rsplit_once('/').filter(|_| parse_url(target).is_some());
+        let parts = if parse_url(target).is_some() { target.rsplit_once('/') } else { None };
         parts.map(|(folder, name)| Ok((Self::create_or_open(folder)?, name.to_owned()))).transpose()
     }
 

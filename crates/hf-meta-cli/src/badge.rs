@@ -108,7 +108,7 @@ pub(crate) async fn run(args: &BadgeArgs, context: &CommandContext) -> CommandRe
         fs::create_dir(folder).map_err(failed_to(format!("create `{}`", folder.display())))?;
     }
     let memory = MemoryOptions { context: args.context, ..MemoryOptions::default() };
-    let memory = Some(memory).filter(|_| args.show == Metric::Memory);
+    let memory = if args.show == Metric::Memory { Some(memory) } else { None };
     let read = move |model: Model| async move { model.count().memory(memory).await };
     let endpoint = context.client.endpoint();
     let repos: Vec<_> = args.repos.iter().map(|repo| RepoArg::new(repo, None, endpoint)).collect();

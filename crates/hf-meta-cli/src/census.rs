@@ -227,6 +227,16 @@ impl From<CensusError> for CommandError {
     }
 }
 
+/// Joins the parts of a census to one file, or on stdout.
+async fn pack(target: &str, output: &str, connection: &ConnectionArgs) -> CommandResult {
+    let census = Census::open(connection.builder().build()?, target)?;
+    let rows = census.tool(tool()).pack(output).await?;
+    if output == "-" {
+        return Ok(ExitStatus::Success);
+    }
+    print_written(&counted(rows as u64, "row"), Path::new(output))
+}
+
 pub(crate) async fn run(
     command: &CensusCommand,
     connection: &ConnectionArgs,
@@ -254,21 +264,17 @@ pub(crate) async fn run(
             let (census, shown) = show_progress(census, client, line, None);
             print(&until_signal(line, shown, &census, Box::pin(census.count())).await?)
         }
-        CensusCommand::Pack { target, output } => {
-            let census = Census::open(connection.builder().build()?, target)?;
-            let rows = census.tool(tool()).pack(output).await?;
-            if output == "-" {
-                return Ok(ExitStatus::Success);
-            }
-            print_written(&counted(rows as u64, "row"), Path::new(output))
-        }
+        CensusCommand::Pack { target, output } => pack(target, output, connection).await,
         CensusCommand::Diff { before, after, format } => {
             print_changes(&diff(before, after).await?, *format, "no differences")
         }
         CensusCommand::Publish { target, output, title, license, tensors } => {
             let census = Census::open(connection.builder().build()?, target)?;
-            let (title, license) = (title.clone(), license.clone());
-            let options = PublishOptions { title, license, tensors: *tensors };
+            let options = PublishOptions {
+                title: title.clone(),
+                license: license.clone(),
+                tensors: *tensors,
+            };
             let repos = census.tool(tool()).publish(output, &options).await?;
             print_written(&counted(repos as u64, "row"), output)
         }

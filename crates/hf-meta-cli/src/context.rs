@@ -21,7 +21,7 @@ use super::metadata::complete_pending;
 use super::output::{FailedSource, Page, print_json};
 use super::repos::RepoArg;
 use super::signal;
-use super::stderr::{ProgressLine, ReadProgress, lock, print_to_stderr};
+use super::stderr::{ProgressLine, ReadProgress, ShownProgress, lock, print_to_stderr};
 
 /// The number of repositories to read concurrently. At a round trip of 50 ms, 300 repositories took 16.2 s with 4
 /// jobs, 2.5 s with 32 and 1.6 s with 64. More jobs also take more memory if headers are large.
@@ -87,6 +87,28 @@ pub(crate) struct Sources<'a> {
     pub(crate) is_streamed: bool,
 }
 
+/// The outcomes of all repositories.
+struct Outcomes {
+    /// The most severe status.
+    status: ExitStatus,
+    /// The number of repositories that could not be read.
+    unreadable: u64,
+    /// The number of repositories that were read, and failed a check.
+    failed: u64,
+}
+
+impl Outcomes {
+    fn add(&mut self, is_read: bool, status: ExitStatus) {
+        self.status = self.status.max(status);
+        match (is_read, status) {
+            // A folder without weights is no failure of `--changed`.
+            (_, ExitStatus::Success) => {}
+            (true, _) => self.failed += 1,
+            (false, _) => self.unreadable += 1,
+        }
+    }
+}
+
 /// The client and the progress line of a subcommand.
 pub(crate) struct CommandContext {
     pub(crate) client: Client,
@@ -124,29 +146,14 @@ impl CommandContext {
         T: Send + 'static,
         Reading: Future<Output = Result<T, Error>> + Send,
     {
-        for source in sources.repos {
-            let path = &sources.selection.path;
-            if let Ok(Source::Local(path)) =
-                source.clone().with_selection(None, path.as_deref()).source
-            {
-                complete_pending(&path, &self.line);
-            }
-        }
-        let progress = Arc::new(ReadProgress::new(&self.client, sources.repos));
-        let shown = Arc::clone(&progress);
-        let _line = self.line.show(None, move |max_width| shown.describe(max_width));
-        let interrupted = Arc::clone(&progress);
-        let kept = match (self.keeps_headers, sources.is_streamed) {
-            (true, _) => "a second run reads them from the cache",
-            (false, true) => "those printed so far are complete",
-            (false, false) => "none are kept",
-        };
-        signal::end_on_interrupt(&self.line, move || interrupted.interrupted(kept));
-        let (repos, unusable) = (sources.repos.to_vec(), self.unusable.clone());
-        let (reading, selection) = (progress, sources.selection.clone());
+        self.complete_edits(sources);
+        let reading = Arc::new(ReadProgress::new(&self.client, sources.repos));
+        let _line = self.show_progress(&reading, sources);
+        let unusable = self.unusable.clone();
+        let selection = sources.selection.clone();
+        let client = self.client.clone();
         // Each call runs as a separate task. Otherwise a paused reader of stdout would also stop reading responses,
         // and they would time out.
-        let client = self.client.clone();
         let reads = move |source: RepoArg| {
             let (reading, shown) = (Arc::clone(&reading), Arc::clone(&reading));
             let model = match &unusable {
@@ -164,31 +171,62 @@ impl CommandContext {
             }
         };
         let jobs = sources.selection.jobs.unwrap_or(DEFAULT_JOBS).into();
-        let mut reads = in_order(repos, jobs, reads);
-        let (mut status, mut failed, mut unreadable) = (ExitStatus::Success, 0, 0);
+        let mut reads = in_order(sources.repos.to_vec(), jobs, reads);
+        let mut outcomes = Outcomes { status: ExitStatus::Success, unreadable: 0, failed: 0 };
         while let Some((source, result)) = reads.next().await {
             let is_read = result.is_ok();
-            let found = self.line.hidden_while(|| {
+            let status = self.line.hidden_while(|| {
                 print(&source, result).or_else(|failed| self.report(&source, sources, failed))
             })?;
-            if is_read && let Some(path) = local_twin(&source) {
-                let text =
-                    format!("{0} is the repository; for the local {0}, use {path}", source.display);
-                self.note(&text);
+            if is_read {
+                self.note_local_twin(&source);
             }
-            status = status.max(found);
-            failed += u64::from(found != ExitStatus::Success);
-            // A folder without weights is no failure of `--changed`.
-            unreadable += u64::from(!is_read && found != ExitStatus::Success);
+            outcomes.add(is_read, status);
         }
-        let repos = sources.repos.len() as u64;
-        let counts = [(unreadable, "could not be read"), (failed - unreadable, "failed a check")];
-        let counts = counts.iter().filter(|(count, _)| repos > 1 && *count > 0);
-        for (count, outcome) in counts {
+        self.report_failures(&outcomes, sources.repos.len() as u64);
+        Ok(outcomes.status)
+    }
+
+    /// Shows the progress until the result is dropped, and explains an interrupt.
+    fn show_progress(&self, reading: &Arc<ReadProgress>, sources: Sources<'_>) -> ShownProgress {
+        let kept = match (self.keeps_headers, sources.is_streamed) {
+            (true, _) => "a second run reads them from the cache",
+            (false, true) => "those printed so far are complete",
+            (false, false) => "none are kept",
+        };
+        let interrupted = Arc::clone(reading);
+        signal::end_on_interrupt(&self.line, move || interrupted.interrupted(kept));
+        let shown = Arc::clone(reading);
+        self.line.show(None, move |max_width| shown.describe(max_width))
+    }
+
+    /// Explains a name that is also the name of a local file.
+    fn note_local_twin(&self, source: &RepoArg) {
+        if let Some(path) = local_twin(source) {
+            let name = &source.display;
+            self.note(&format!("{name} is the repository; for the local {name}, use {path}"));
+        }
+    }
+
+    /// Completes the edits of metadata in local files that were interrupted.
+    fn complete_edits(&self, sources: Sources<'_>) {
+        for source in sources.repos {
+            let path = &sources.selection.path;
+            if let Ok(Source::Local(path)) =
+                source.clone().with_selection(None, path.as_deref()).source
+            {
+                complete_pending(&path, &self.line);
+            }
+        }
+    }
+
+    /// Prints how many of several repositories failed.
+    fn report_failures(&self, found: &Outcomes, repos: u64) {
+        let counts = [(found.unreadable, "could not be read"), (found.failed, "failed a check")];
+        for (count, outcome) in counts.iter().filter(|(count, _)| repos > 1 && *count > 0) {
             let text = format!("{} of {} {outcome}", thousands(*count), thousands(repos));
             self.line.hidden_while(|| print_to_stderr(&text));
         }
-        Ok(status)
     }
 
     /// Reads the headers of all sources. Returns the headers of each readable source, and the most severe exit status.
@@ -225,7 +263,7 @@ impl CommandContext {
         }
         // A hint is printed only for the first error of a kind.
         let is_new = self.explained.borrow_mut().insert(error.kind());
-        let hint = self.hints().hint(source, error).filter(|_| is_new);
+        let hint = if is_new { self.hints().hint(source, error) } else { None };
         print_source_error(source, error, sources.repos.len() > 1, hint.as_deref());
         Ok(failed.status)
     }

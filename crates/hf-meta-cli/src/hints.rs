@@ -143,26 +143,49 @@ fn setting_hint(error: &Error) -> Option<&'static str> {
     })
 }
 
+/// Returns the hint about files in other formats next to missing weights.
+fn other_format_hint(found: &[UnsupportedWeights], is_repo: bool) -> Option<&'static str> {
+    let has = |format| found.iter().any(|weights| weights.format.starts_with(format));
+    Some(if has(SPLIT_FILE) {
+        JOIN
+    } else if has("GGUF") {
+        "omit {--weights}, or set it to gguf"
+    } else if has("PyTorch") {
+        "omit {--weights}, or set it to pytorch"
+    } else if is_repo && !found.is_empty() {
+        // A bot of the Hub offers conversions as pull requests.
+        "only safetensors, GGUF and PyTorch are supported; look for a conversion at \
+         {endpoint}/{repo}/discussions, and read it as {repo}@refs/pr/N"
+    } else {
+        return None;
+    })
+}
+
+/// Returns the hint for a request that reached no server.
+fn connection_hint(kind: &HttpErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        HttpErrorKind::Connect => {
+            "check that this machine can reach the server; set https_proxy to use a proxy, \
+             {--endpoint} or HF_ENDPOINT to use another Hub, or {offline} to read cached data"
+        }
+        HttpErrorKind::Certificate => {
+            "the system's certificates are trusted; set SSL_CERT_FILE to trust others"
+        }
+        HttpErrorKind::WebPage => WEB_PAGE,
+        _ => return None,
+    })
+}
+
 /// Returns the hint for the details of an error.
 fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
     let is_repo = matches!(source.source, Ok(Source::Repo { .. }));
-    let has = |found: &[UnsupportedWeights], format| {
-        found.iter().any(|weights| weights.format.starts_with(format))
-    };
+    if let Error::NoWeights { other_formats, .. } = error
+        && let Some(hint) = other_format_hint(other_formats, is_repo)
+    {
+        return Some(hint);
+    }
     Some(match error {
-        Error::NoWeights { other_formats, .. } if has(other_formats, SPLIT_FILE) => JOIN,
         Error::InvalidHeader { file, .. } if is_part_of_file(file) => JOIN,
-        Error::NoWeights { other_formats, .. } if has(other_formats, "GGUF") => {
-            "omit {--weights}, or set it to gguf"
-        }
-        Error::NoWeights { other_formats, .. } if has(other_formats, "PyTorch") => {
-            "omit {--weights}, or set it to pytorch"
-        }
-        // A bot of the Hub offers conversions as pull requests.
-        Error::NoWeights { other_formats, .. } if is_repo && !other_formats.is_empty() => {
-            "only safetensors, GGUF and PyTorch are supported; look for a conversion at \
-             {endpoint}/{repo}/discussions, and read it as {repo}@refs/pr/N"
-        }
         Error::NoWeights { source: cause, .. } | Error::FileNotFound { source: cause, .. }
             if is_repo && cause.is::<HubCacheMiss>() =>
         {
@@ -192,17 +215,7 @@ fn detail_hint(source: &RepoArg, error: &Error) -> Option<&'static str> {
         Error::InvalidHeader { .. } if error.kind() == ErrorKind::TooLarge => {
             "convert the checkpoint to safetensors, or save it in several shards"
         }
-        Error::RequestFailed { source: cause, .. } => match cause.kind {
-            HttpErrorKind::Connect => {
-                "check that this machine can reach the server; set https_proxy to use a proxy, \
-                 {--endpoint} or HF_ENDPOINT to use another Hub, or {offline} to read cached data"
-            }
-            HttpErrorKind::Certificate => {
-                "the system's certificates are trusted; set SSL_CERT_FILE to trust others"
-            }
-            HttpErrorKind::WebPage => WEB_PAGE,
-            _ => return None,
-        },
+        Error::RequestFailed { source: cause, .. } => return connection_hint(&cause.kind),
         Error::Refused { source: response, .. } if response.is_foreign() => {
             "the server does not look like a Hub; check HF_ENDPOINT or {--endpoint}: {endpoint}"
         }

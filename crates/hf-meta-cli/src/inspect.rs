@@ -172,14 +172,8 @@ impl InspectArgs {
 pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> CommandResult {
     let repos = args.repos.list(context.client.endpoint())?;
     args.validate(repos.len())?;
-    let is_complete = cfg!(all(feature = "census", feature = "server"));
-    if let (false, Some(name @ ("census" | "serve"))) =
-        (is_complete, repos.first().map(|repo| &*repo.display))
-    {
-        let message = format!("`hf-meta {name}` needs a build with the features `census,server`");
-        return Err(CommandError::usage(message));
-    }
-    let ViewArgs { tensors, tree, explain, metadata, format } = args.view;
+    reject_missing_subcommand(&repos)?;
+    let ViewArgs { tensors, tree, metadata, format, .. } = args.view;
     let json = args.json.json;
     let is_json = json || format == Some(OutputFormat::Json);
     let selection = &args.selection;
@@ -190,30 +184,61 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
         let sources = Sources { is_streamed, ..sources };
         return overview(args, format, sources, context).await;
     }
-    let (list_sets, memory) = (args.sets, args.memory);
-    let memory = memory.options();
-    let mut answers = Answers::default();
-    // Other views show no headers, so none are kept in memory.
+    // The other views show no headers, so none are kept in memory.
     if tensors || tree || metadata || (json && !args.summary) {
-        let read = move |model: Model| async move {
-            model.other_sets(list_sets).inspect().memory(memory).await
-        };
-        let print = |source: &RepoArg, weights: Result<Weights, Error>| {
-            let weights = weights?;
-            write_headers(args, repos.len() > 1, &weights, context)?;
-            context.warn(source, &weights.report().findings);
-            answers.add(weights.report());
-            let has_no_thumbnail =
-                args.thumbnail.is_some() && metadata::find_thumbnail(&weights).is_none();
-            if has_no_thumbnail {
-                return Ok(ExitStatus::CheckFailed);
-            }
-            Ok(unmatched(args, source, &weights).unwrap_or(ExitStatus::Success))
-        };
-        let status = context.for_each(sources, read, print).await?;
-        return Ok(conclude(&answers, status, context));
+        return print_headers(args, sources, context).await;
     }
-    let write = if explain {
+    print_counts(args, sources, context).await
+}
+
+/// Explains the name of a subcommand that this build lacks, and that is not a repository.
+fn reject_missing_subcommand(repos: &[RepoArg]) -> CommandResult<()> {
+    let is_complete = cfg!(all(feature = "census", feature = "server"));
+    if let (false, Some(name @ ("census" | "serve"))) =
+        (is_complete, repos.first().map(|repo| &*repo.display))
+    {
+        let message = format!("`hf-meta {name}` needs a build with the features `census,server`");
+        return Err(CommandError::usage(message));
+    }
+    Ok(())
+}
+
+/// Prints views of the headers.
+async fn print_headers(
+    args: &InspectArgs,
+    sources: Sources<'_>,
+    context: &CommandContext,
+) -> CommandResult {
+    let list_sets = args.sets;
+    let memory = args.memory.options();
+    let mut answers = Answers::default();
+    let read = move |model: Model| async move {
+        model.other_sets(list_sets).inspect().memory(memory).await
+    };
+    let print = |source: &RepoArg, weights: Result<Weights, Error>| {
+        let weights = weights?;
+        write_headers(args, sources.repos.len() > 1, &weights, context)?;
+        context.warn(source, &weights.report().findings);
+        answers.add(weights.report());
+        if args.thumbnail.is_some() && metadata::find_thumbnail(&weights).is_none() {
+            return Ok(ExitStatus::CheckFailed);
+        }
+        Ok(unmatched(args, source, &weights).unwrap_or(ExitStatus::Success))
+    };
+    let status = context.for_each(sources, read, print).await?;
+    Ok(conclude(&answers, status, context))
+}
+
+/// Prints views of the counts.
+async fn print_counts(
+    args: &InspectArgs,
+    sources: Sources<'_>,
+    context: &CommandContext,
+) -> CommandResult {
+    let list_sets = args.sets;
+    let memory = args.memory.options();
+    let mut answers = Answers::default();
+    let write = if args.view.explain {
         explain::write
     } else if memory.is_some() {
         memory::write
@@ -224,7 +249,7 @@ pub(crate) async fn run(args: &InspectArgs, context: &CommandContext) -> Command
         move |model: Model| async move { model.other_sets(list_sets).count().memory(memory).await };
     let print = |source: &RepoArg, report: Result<CountReport, Error>| {
         let report = report?;
-        if is_json {
+        if sources.is_json {
             print_json(&report)?;
         } else {
             context.print(|page| write(page, &report))?;

@@ -167,13 +167,13 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
 
 /// Returns whether the model stores a cache, as far as is known.
 pub(crate) fn stores_cache(memory: &Memory) -> bool {
-    memory.layout.as_ref().is_ok_and(|layout| !layout.caches.is_empty()) || memory.unknown.is_some()
+    memory.spec.as_ref().is_ok_and(|spec| !spec.caches.is_empty()) || memory.unknown.is_some()
 }
 
 /// Returns the context lengths of the table, in ascending order.
 fn contexts(memory: &Memory) -> BTreeSet<u64> {
     let max_context = memory.max_context();
-    let known = memory.layout.as_ref().ok().filter(|layout| !layout.caches.is_empty());
+    let known = memory.spec.as_ref().ok().filter(|spec| !spec.caches.is_empty());
     let others = known.iter().flat_map(|_| CONTEXTS.into_iter().chain(max_context));
     let is_possible = |context: &u64| max_context.is_none_or(|max| *context <= max);
     others.filter(is_possible).chain([memory.context]).collect()
@@ -194,17 +194,17 @@ pub(crate) fn answer(fits: Option<bool>) -> &'static str {
 
 /// Describes the layers and the options, in lines.
 fn summary(memory: &Memory) -> Vec<String> {
-    let layers = memory.layout.as_ref().ok().map(|layout| {
-        let name = escape(&layout.architecture);
-        if layout.caches.is_empty() {
+    let layers = memory.spec.as_ref().ok().map(|spec| {
+        let name = escape(&spec.architecture);
+        if spec.caches.is_empty() {
             return format!("{name}: no cache");
         }
-        let caches = layout.caches.iter().map(|cache| {
+        let caches = spec.caches.iter().map(|cache| {
             let tokens = cache.tokens.map(|tokens| format!(" {}", thousands(tokens)));
             format!("{} × {}{}", cache.layers, cache.kind.name(), tokens.unwrap_or_default())
         });
         let caches: Vec<_> = caches.collect();
-        format!("{name}, {}: {}", counted(layout.layers, "layer"), caches.join(", "))
+        format!("{name}, {}: {}", counted(spec.layers, "layer"), caches.join(", "))
     });
     let unknown = memory.unknown.as_ref();
     let unknown = unknown.map(|error| format!("cache unknown: {}", escape(&error.to_string())));
@@ -218,7 +218,7 @@ fn summary(memory: &Memory) -> Vec<String> {
     };
     let (dtype, engine) = (memory.cache_dtype, memory.options.engine);
     let options = format!("cache in {dtype}{batch}, engine {engine}{assumed}");
-    let options = Some(options).filter(|_| stores_cache(memory));
+    let options = if stores_cache(memory) { Some(options) } else { None };
     let vllm = memory.plan.map(|plan| assumptions(memory, plan));
     [layers, unknown, options].into_iter().flatten().chain(vllm.into_iter().flatten()).collect()
 }

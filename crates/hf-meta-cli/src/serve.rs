@@ -248,7 +248,7 @@ enum HeaderCache {
 /// Returns the header cache; `None` if it is off.
 fn cache(args: &ServeArgs, connection: &ConnectionArgs) -> CommandResult<Option<HeaderCache>> {
     let default = || Some(CacheLocation::Folder(DiskCache::from_env()?.folder().to_owned()));
-    let location = args.cache.clone().or_else(default).filter(|_| !connection.no_cache);
+    let location = if connection.no_cache { None } else { args.cache.clone().or_else(default) };
     Ok(match location {
         Some(CacheLocation::Folder(folder)) => {
             Some(HeaderCache::Folder(DiskCache::with_limit(folder, args.cache_limit)))

@@ -93,7 +93,7 @@ impl ProgressLine {
     ) -> ShownProgress {
         let text: ProgressText = Arc::new(text);
         lock(&self.state).text = Some(Arc::clone(&text));
-        let print_interval = print_interval.filter(|_| !self.is_quiet);
+        let print_interval = if self.is_quiet { None } else { print_interval };
         let interval = self.is_on_terminal.then_some(REDRAW_INTERVAL).or(print_interval);
         if let Some(interval) = interval {
             let line = self.clone();

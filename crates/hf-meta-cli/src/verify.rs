@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anstyle::Style;
 use clap::ValueHint;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hf_meta::{Error, ErrorKind, Model, Source, VerifyReport, WeightSet};
+use hf_meta::{Endpoint, Error, ErrorKind, Model, Source, VerifyReport, WeightSet, Weights};
 use hf_meta_count::results::text::{bytes, counted, escape, thousands};
 use hf_meta_count::results::{Finding, Severity, ValueCheck, ValueReport};
 use hf_meta_count::results::{ParameterSources, VerifiedSet, is_complete, is_valid};
@@ -126,19 +126,49 @@ pub(crate) fn define(verify: clap::Command) -> clap::Command {
     })
 }
 
+/// The formats that print one document about all sources.
+#[derive(Default)]
+struct FindingLogs {
+    sarif: SarifLog,
+    junit: JunitLog,
+}
+
+impl FindingLogs {
+    fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
+        self.sarif.add_error(source, endpoint, error);
+        self.junit.add_error(source, error);
+    }
+}
+
+/// Returns whether a source has no weights, so that a changed file in it means nothing.
+fn has_no_weights(report: &Result<VerifyReport, Error>) -> bool {
+    report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoWeights)
+}
+
+/// Compares an adapter with its base model, or warns that the weights are no adapter.
+fn check_base(source: &RepoArg, report: &mut VerifyReport, base: &Weights) {
+    report.check_base(base);
+    if report.adapter.is_none() {
+        let text = "is not an adapter, so `--base` has no effect";
+        print_warning(&format!("{} {text}", source.display));
+    }
+}
+
 pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandResult {
-    let (mut sarif, mut junit) = (SarifLog::default(), JunitLog::default());
+    let mut logs = FindingLogs::default();
     let endpoint = context.client.endpoint();
-    let mut repos = args.repos.list(endpoint)?;
-    if args.changed {
-        repos = folders_of(&repos)?;
-    }
-    let (selection, is_json) = (&args.selection, args.json);
+    let listed = args.repos.list(endpoint)?;
+    let repos = if args.changed { folders_of(&listed)? } else { listed };
     if args.against.is_selected() {
-        return against::run(&args.against, &repos, selection, is_json, context).await;
+        let selection = &args.selection;
+        return against::run(&args.against, &repos, selection, args.json, context).await;
     }
-    let sources =
-        Sources { repos: &repos, selection, is_json, is_streamed: !(args.sarif || args.junit) };
+    let sources = Sources {
+        repos: &repos,
+        selection: &args.selection,
+        is_json: args.json,
+        is_streamed: !(args.sarif || args.junit),
+    };
     let (all, values) = (args.all, args.values);
     let failure = if args.strict { Severity::Warning } else { Severity::Error };
     let least = if context.line.is_quiet { failure } else { Severity::Note };
@@ -149,26 +179,18 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     }
     let read = move |model: Model| async move { model.verify().all_sets(all).values(values).await };
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| {
-        if args.changed && report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoWeights)
-        {
+        if args.changed && has_no_weights(&report) {
             return Ok(ExitStatus::Success);
         }
-        let mut report = report.inspect_err(|error| {
-            sarif.add_error(source, endpoint, error);
-            junit.add_error(source, error);
-        })?;
+        let mut report = report.inspect_err(|error| logs.add_error(source, endpoint, error))?;
         if let [(_, base)] = &bases[..] {
-            report.check_base(base);
-            if report.adapter.is_none() {
-                let text = "is not an adapter, so `--base` has no effect";
-                print_warning(&format!("{} {text}", source.display));
-            }
+            check_base(source, &mut report, base);
         }
         let status = exit_status(failure, source, &report);
         if args.sarif {
-            sarif.add_report(source, endpoint, &report);
+            logs.sarif.add_report(source, endpoint, &report);
         } else if args.junit {
-            junit.add_report(source, &report, failure);
+            logs.junit.add_report(source, &report, failure);
         } else if args.json {
             print_json(&report)?;
         } else if status != ExitStatus::Success || !context.line.is_quiet {
@@ -178,9 +200,9 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     };
     let status = context.for_each(sources, read, print).await?;
     if args.sarif {
-        print_json(&sarif.finish())?;
+        print_json(&logs.sarif.finish())?;
     } else if args.junit {
-        print_bytes(junit.finish().as_bytes())?;
+        print_bytes(logs.junit.finish().as_bytes())?;
     }
     Ok(status)
 }
@@ -254,7 +276,7 @@ fn write(
         }
         write_findings(page, &set.findings, least)?;
         // An error names a missing file.
-        let text = not_compared(set).filter(|_| !is_brief && set.valid_files == set.files);
+        let text = if !is_brief && set.valid_files == set.files { not_compared(set) } else { None };
         if let Some(text) = text {
             page.labeled(Style::new(), "note", &escape(&text))?;
         }

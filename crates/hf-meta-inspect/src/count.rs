@@ -1,7 +1,7 @@
 //! Counts the weights of a call.
 
 use hf_meta_count::check::last_checkpoint;
-use hf_meta_count::memory::{CacheError, CacheLayout};
+use hf_meta_count::memory::{CacheError, CacheSpec};
 use hf_meta_count::results::{CountReport, Finding, Plan, SafetensorsParseFromRepo, Weights};
 use hf_meta_count::steps::{BuiltReport, ConfigFile};
 use hf_meta_format::formats::RepoPath;
@@ -62,7 +62,7 @@ impl Call {
     ///
     /// Returns the first error that occurs.
     pub async fn read(&self, located: Located) -> Result<Inspected, Error> {
-        let Located { path, weights, files, layout, is_complete } = located;
+        let Located { path, weights, files, listed, is_complete } = located;
         let plan = match weights {
             FoundWeights::Headers { .. } => Plan::Hub,
             // Without the Hub's response, the files are read with the next best plan.
@@ -73,12 +73,12 @@ impl Call {
         let reads = Box::pin(set.read(weights)).await?;
         let (mut inspected, cache) = Box::pin(set.count(reads)).await?;
         inspected.report.plan = plan;
-        let add = self.add_memory(&mut inspected, &set.files, cache, layout.as_ref());
+        let add = self.add_memory(&mut inspected, &set.files, cache, listed.as_ref());
         Box::pin(add).await?;
-        let checkpoint = layout.as_ref().filter(|_| self.settings.target.is_folder());
-        let checkpoint = checkpoint.and_then(|layout| last_checkpoint(layout, &inspected.path));
+        let checkpoint = if self.settings.target.is_folder() { listed.as_ref() } else { None };
+        let checkpoint = checkpoint.and_then(|listed| last_checkpoint(listed, &inspected.path));
         inspected.report.findings.extend(checkpoint);
-        inspected.report.add_other_sets(layout.map(|layout| layout.sets));
+        inspected.report.add_other_sets(listed.map(|listed| listed.sets));
         let partial = (!is_complete).then_some(Finding::PartialListing);
         inspected.report.findings.extend(partial);
         Ok(inspected)
@@ -86,7 +86,7 @@ impl Call {
 }
 
 /// The counts of a set, and the cache of its model, if it is known.
-type CountedSet = (Inspected, Result<CacheLayout, CacheError>);
+type CountedSet = (Inspected, Result<CacheSpec, CacheError>);
 
 impl SetReader {
     /// Counts the headers of the set.

@@ -96,7 +96,7 @@ pub trait Files: fmt::Debug + MaybeSend + 'static {
     }
 
     /// Waits for `bytes` bytes of memory for a header that is not counted yet.
-    fn hold(&self, _bytes: u64) -> BoxFuture<'_, HeldMemory> {
+    fn hold(&self, _bytes: u64) -> BoxFuture<'_, HeldRam> {
         Box::pin(ready(None))
     }
 
@@ -164,7 +164,7 @@ impl dyn Files {
 }
 
 /// A permit for the memory of a header, unless memory is unlimited.
-pub type HeldMemory = Option<Box<dyn Permit>>;
+pub type HeldRam = Option<Box<dyn Permit>>;
 
 /// A permit for memory, which is released when it is dropped.
 pub trait Permit: fmt::Debug + Send + Sync {

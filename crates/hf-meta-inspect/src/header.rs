@@ -5,10 +5,12 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use hf_meta_count::count::needs_config;
-use hf_meta_format::formats::{FileHeader, HeaderError, HeaderErrorKind, RepoPath, Step};
+use hf_meta_format::formats::{
+    FileHeader, HeaderError, HeaderErrorKind, HeaderParser, RepoPath, Step,
+};
 
 use super::error::Error;
-use super::files::{HeldMemory, Part};
+use super::files::{HeldRam, Part};
 use super::set::SetReader;
 
 /// A header that is not yet counted.
@@ -18,7 +20,15 @@ pub(crate) struct UncountedHeader {
     /// the counter knows it of the others.
     pub(crate) needs_config: bool,
     /// The permit for the memory of the parsed header, held until the header is counted.
-    pub(crate) permit: HeldMemory,
+    pub(crate) permit: HeldRam,
+}
+
+/// A step of a parser, and the parser for the next one.
+struct Advanced {
+    step: Step,
+    parser: Box<dyn HeaderParser>,
+    /// True if the header is complete, and the configuration could change its count.
+    needs_config: bool,
 }
 
 impl SetReader {
@@ -40,7 +50,7 @@ impl SetReader {
         &self,
         path: &RepoPath,
         first: Part,
-        mut permit: HeldMemory,
+        mut permit: HeldRam,
         is_early: bool,
     ) -> Result<UncountedHeader, Error> {
         let Part { mut bytes, file_size, .. } = first;
@@ -50,48 +60,32 @@ impl SetReader {
         let prefix = parser.first_range().end;
         let mut prefetched =
             bytes.split_off(bytes.len().min(usize::try_from(prefix).unwrap_or(usize::MAX)));
-        let (mut start, mut reserved) = (0_u64, 0..0);
+        let mut start = 0_u64;
+        let mut reserved = 0..0;
         let mut held = (bytes.len() + prefetched.len()) as u64;
         let mut requested = Vec::new();
         loop {
-            let length = bytes.len();
-            let advance = move || {
-                let step = parser.advance(start, bytes, file_size)?;
-                let needs_config =
-                    matches!(&step, Step::Done(header) if is_early && needs_config(header));
-                Ok((step, parser, needs_config))
-            };
-            let advanced = self.files.files.run(length, advance).await;
-            let (step, continued, needs_config) =
-                advanced.map_err(|source| self.call.header_error(path, source))?;
-            let missing = match step {
+            let advanced = self.advance(path, parser, start, bytes, file_size, is_early).await?;
+            let missing = match advanced.step {
                 Step::Read(missing) => missing,
                 Step::Done(header) => {
                     // It may contain the bytes of the header.
-                    drop(continued);
-                    let checked = file_size.map_or(Ok(()), |size| header.check_file_size(size));
-                    checked.map_err(|source| self.call.header_error(path, source))?;
-                    self.files.files.end_header(path, &header).await;
-                    if let Some(permit) = &mut permit {
-                        permit.shrink_to(header.tensors().memory());
-                    }
-                    return Ok(UncountedHeader { header, needs_config, permit });
+                    drop(advanced.parser);
+                    let needs_config = advanced.needs_config;
+                    let header = UncountedHeader { header, needs_config, permit };
+                    return self.accept(path, header, file_size).await;
                 }
             };
-            parser = continued;
+            parser = advanced.parser;
+            // A range that continues the previous one may begin inside it.
             let is_continued = reserved.contains(&missing.start);
             let from = if is_continued { reserved.end } else { missing.start };
             self.reserve(path, missing.end.saturating_sub(from)).await?;
             reserved = missing.start..missing.end.max(from);
             (start, bytes) = (prefix, take(&mut prefetched));
             if bytes.is_empty() {
-                // The parser of a custom format could request the same bytes, or the end of the file, forever.
-                let size = file_size.unwrap_or(u64::MAX);
-                let range = missing.start.min(size)..missing.end.min(size);
-                if missing.is_empty() || requested.contains(&range) {
-                    return Err(self.call.header_error(path, no_progress(&missing)));
-                }
-                requested.push(range);
+                check_progress(&mut requested, &missing, file_size)
+                    .map_err(|source| self.call.header_error(path, source))?;
                 // Holding one permit while waiting for another could deadlock.
                 drop(take(&mut permit));
                 held = held.saturating_add(missing.end.saturating_sub(missing.start));
@@ -100,6 +94,44 @@ impl SetReader {
                 bytes = self.read_rest(path, missing, file_size).await?;
             }
         }
+    }
+
+    /// Passes the bytes at an offset to the parser, away from the async threads, because a header may have 100 MB.
+    async fn advance(
+        &self,
+        path: &RepoPath,
+        mut parser: Box<dyn HeaderParser>,
+        start: u64,
+        bytes: Vec<u8>,
+        file_size: Option<u64>,
+        is_early: bool,
+    ) -> Result<Advanced, Error> {
+        let length = bytes.len();
+        let advance = move || {
+            let step = parser.advance(start, bytes, file_size)?;
+            let needs_config =
+                matches!(&step, Step::Done(header) if is_early && needs_config(header));
+            Ok(Advanced { step, parser, needs_config })
+        };
+        let advanced = self.files.files.run(length, advance).await;
+        advanced.map_err(|source| self.call.header_error(path, source))
+    }
+
+    /// Checks a parsed header against the size of its file, and returns the memory that it does not take.
+    async fn accept(
+        &self,
+        path: &RepoPath,
+        mut parsed: UncountedHeader,
+        file_size: Option<u64>,
+    ) -> Result<UncountedHeader, Error> {
+        let header = &parsed.header;
+        let checked = file_size.map_or(Ok(()), |size| header.check_file_size(size));
+        checked.map_err(|source| self.call.header_error(path, source))?;
+        self.files.files.end_header(path, header).await;
+        if let Some(permit) = &mut parsed.permit {
+            permit.shrink_to(header.tensors().memory());
+        }
+        Ok(parsed)
     }
 
     /// Reads another range of a file.
@@ -134,9 +166,20 @@ impl SetReader {
     }
 }
 
-/// Returns the error for a parser that requests a range again.
-fn no_progress(range: &Range<u64>) -> HeaderError {
-    let Range { start, end } = range;
-    let message = format!("the parser requested no new bytes: {start} to {end}");
-    HeaderError::new(HeaderErrorKind::Other, message)
+/// Adds a range to those that a parser requested. The parser of a custom format could request the same bytes, or the end of
+/// the file, forever.
+fn check_progress(
+    requested: &mut Vec<Range<u64>>,
+    missing: &Range<u64>,
+    file_size: Option<u64>,
+) -> Result<(), HeaderError> {
+    let size = file_size.unwrap_or(u64::MAX);
+    let range = missing.start.min(size)..missing.end.min(size);
+    if missing.is_empty() || requested.contains(&range) {
+        let Range { start, end } = missing;
+        let message = format!("the parser requested no new bytes: {start} to {end}");
+        return Err(HeaderError::new(HeaderErrorKind::Other, message));
+    }
+    requested.push(range);
+    Ok(())
 }

@@ -14,6 +14,18 @@
 //! 4. [`Call::read`] counts the set, and adds the memory of all components that a loader loads with it.
 //! 5. [`Call::verify`] reads the sets that a loader loads, continues after errors and reports all of them.
 //!
+//! A call for `bigscience/bloom` reads in this order. Lines with the same number are requested concurrently:
+//!
+//! ```text
+//! 1  model.safetensors             bytes 0-7          404
+//! 1  model.safetensors.index.json  the first chunk    names model_00001-of-00072.safetensors; the commit of all later reads
+//! 2  model_000NN-of-00072          bytes 0-7 of each  predicted from the first name, while the rest of the index arrives
+//! 3  model_000NN-of-00072          bytes 8-N of each  the headers
+//! ```
+//!
+//! No tensor of BLOOM is packed or an expert, so `config.json` is not requested. For a quantized model, it is requested
+//! once the first header shows that, while the others arrive.
+//!
 //! The futures are `Send`, except in WebAssembly; see [`BoxFuture`].
 
 mod call;
@@ -40,7 +52,7 @@ pub use self::count::Inspected;
 pub use self::error::{Error, HubCacheMiss, QuantizationNotFound, SharedError, shared};
 pub use self::error_kind::ErrorKind;
 pub use self::files::{
-    Files, HeldMemory, Listing, Loaded, OpenIndex, Part, Permit, RangeBytes, Rest, Work,
+    Files, HeldRam, Listing, Loaded, OpenIndex, Part, Permit, RangeBytes, Rest, Work,
 };
 pub use self::locate::Located;
 pub use self::request_error::{HttpError, HttpErrorKind, HubError, Refusal};

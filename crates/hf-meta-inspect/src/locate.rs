@@ -8,7 +8,7 @@ use hf_meta_count::results::Plan;
 use hf_meta_count::steps::Target;
 use hf_meta_format::CommitSha;
 use hf_meta_format::formats::safetensors::{INDEX_NAME, WEIGHTS_NAME};
-use hf_meta_format::formats::weight_sets::{IncompleteShards, Layout, WeightSet};
+use hf_meta_format::formats::weight_sets::{IncompleteShards, ListedWeights, WeightSet};
 use hf_meta_format::formats::{FileHeader, RepoPath, clip};
 
 use super::call::Call;
@@ -19,7 +19,7 @@ use super::request_error::HubError;
 
 /// A listing of files, and the weight sets in it.
 pub(crate) struct Listed {
-    pub(crate) layout: Layout,
+    pub(crate) weights: ListedWeights,
     pub(crate) listing: Listing,
 }
 
@@ -30,7 +30,7 @@ pub struct Located {
     pub(crate) weights: FoundWeights,
     pub(crate) files: Pinned,
     /// The files in the target's folder, if it was listed.
-    pub(crate) layout: Option<Layout>,
+    pub(crate) listed: Option<ListedWeights>,
     /// True unless an incomplete listing was used.
     pub(crate) is_complete: bool,
 }
@@ -44,7 +44,7 @@ impl Located {
         commit: Option<CommitSha>,
     ) -> Self {
         let files = Pinned::new(files, commit);
-        Self { path, weights, files, layout: None, is_complete: true }
+        Self { path, weights, files, listed: None, is_complete: true }
     }
 
     /// Returns the commit of a weight file or an index, whose response shows that this reader may read it. A listing of
@@ -56,8 +56,8 @@ impl Located {
     }
 
     /// Adds the listing that contains the weights.
-    fn with_listing(self, Listed { layout, listing }: Listed) -> Self {
-        Self { layout: Some(layout), is_complete: listing.is_complete, ..self }
+    fn with_listing(self, Listed { weights: listed, listing }: Listed) -> Self {
+        Self { listed: Some(listed), is_complete: listing.is_complete, ..self }
     }
 
     /// Drives another future while the weights arrive.
@@ -98,13 +98,13 @@ impl Call {
     /// Finds the weights like [`locate`](Self::locate), but not as parsed by the Hub.
     pub(crate) async fn locate_files(&self) -> Result<Located, Error> {
         let located = Box::pin(self.find()).await?;
-        if !self.settings.list_sets || located.layout.is_some() {
+        if !self.settings.list_sets || located.listed.is_some() {
             return Ok(located);
         }
         let files = located.files.clone();
         let (found, listed) = located.poll_alongside(self.list_target_of(&files)).await;
-        let layout = listed?.map(|listed| listed.layout);
-        Ok(Located { layout, ..found })
+        let listed = listed?.map(|listed| listed.weights);
+        Ok(Located { listed, ..found })
     }
 
     async fn find(&self) -> Result<Located, Error> {
@@ -156,9 +156,9 @@ impl Call {
         listing: Listing,
     ) -> Result<Located, Error> {
         let listed = self.listed(folder, listing).await;
-        let standard = names.iter().find_map(|name| listed.layout.find(name));
-        let main = standard.map_or_else(|| self.main_set(&listed.layout), |set| Ok(Some(set)))?;
-        let not_found = || self.no_safetensors(names, &listed.layout, shared("it is not listed"));
+        let standard = names.iter().find_map(|name| listed.weights.find(name));
+        let main = standard.map_or_else(|| self.main_set(&listed.weights), |set| Ok(Some(set)))?;
+        let not_found = || self.no_safetensors(names, &listed.weights, shared("it is not listed"));
         let set = main.ok_or_else(not_found)?;
         if set.quantization.is_some() {
             // Choosing between quantizations needs file sizes, and only a listing from the Hub has them.
@@ -201,9 +201,9 @@ impl Call {
         let listing = files.files.list(folder).await?;
         let listed = self.listed(folder, listing.unwrap_or_default()).await;
         // Files with these names cannot be read: the requests for them have just failed.
-        let main = self.main_set(&listed.layout)?.filter(|set| !missing.contains(&set.path));
+        let main = self.main_set(&listed.weights)?.filter(|set| !missing.contains(&set.path));
         let Some(set) = main else {
-            return Err(self.no_safetensors(missing, &listed.layout, source));
+            return Err(self.no_safetensors(missing, &listed.weights, source));
         };
         let commit = known.or_else(|| listed.listing.commit.clone());
         let found = self.find_set(set, commit).await?;
@@ -214,8 +214,8 @@ impl Call {
     async fn find_quantization(&self, name: &RepoPath) -> Result<Located, Error> {
         let listing = self.files.list(None).await?.unwrap_or_default();
         let listed = self.listed(None, listing).await;
-        let layout = listed.layout.clone().of_quantization(name.as_str());
-        let Some(set) = self.main_set(&layout)? else { return self.find_folder(name).await };
+        let named = listed.weights.clone().of_quantization(name.as_str());
+        let Some(set) = self.main_set(&named)? else { return self.find_folder(name).await };
         let found = self.find_set(set, listed.listing.commit.clone()).await?;
         Ok(found.with_listing(listed))
     }
@@ -227,14 +227,15 @@ impl Call {
             Err(error @ (Error::NoWeights { .. } | Error::FileNotFound { .. })) => error,
             found => return found,
         };
-        let Ok(Some(Listed { layout, listing })) = self.list(&self.files, None).await else {
+        let Ok(Some(Listed { weights: listed, listing })) = self.list(&self.files, None).await
+        else {
             return Err(error);
         };
-        if let Some(set) = layout.find_stem(&self.settings.formats, path) {
+        if let Some(set) = listed.find_stem(&self.settings.formats, path) {
             let found = self.find_set(set, listing.commit).await?;
-            return Ok(Located { layout: Some(layout), ..found });
+            return Ok(Located { listed: Some(listed), ..found });
         }
-        let quantizations = layout.quantizations();
+        let quantizations = listed.quantizations();
         // Quantization names contain neither dots nor slashes.
         let is_file = path.as_str().contains(['/', '.']);
         let is_folder = listing.files.iter().any(|file| file.is_below(Some(path)));
@@ -252,16 +253,16 @@ impl Call {
             source: shared("no such file is listed"),
         };
         let listed = self.list(&self.files, folder).await?.ok_or_else(not_found)?;
-        let set = self.main_set(&listed.layout)?.ok_or_else(not_found)?;
+        let set = self.main_set(&listed.weights)?.ok_or_else(not_found)?;
         let found = self.find_set(set, listed.listing.commit.clone()).await?;
         Ok(found.with_listing(listed))
     }
 
-    /// Returns the main set of a layout; `None` if it has no sets.
-    fn main_set<'a>(&self, layout: &'a Layout) -> Result<Option<&'a WeightSet>, Error> {
-        let main = layout.main();
-        if main.is_none() && !layout.sets.is_empty() {
-            let (location, sets) = (self.settings.source.clone(), layout.sets.clone());
+    /// Returns the main one of the listed sets; `None` if there are no sets.
+    fn main_set<'a>(&self, listed: &'a ListedWeights) -> Result<Option<&'a WeightSet>, Error> {
+        let main = listed.main();
+        if main.is_none() && !listed.sets.is_empty() {
+            let (location, sets) = (self.settings.source.clone(), listed.sets.clone());
             return Err(Error::SeveralSets { location, sets });
         }
         Ok(main)
@@ -275,7 +276,7 @@ impl Call {
             source: shared("no such shards are listed"),
         };
         let listed = self.list(&self.files, folder.as_ref()).await?.ok_or_else(not_found)?;
-        let set = listed.layout.find(path).ok_or_else(not_found)?;
+        let set = listed.weights.find(path).ok_or_else(not_found)?;
         self.find_set(set, listed.listing.commit).await
     }
 
@@ -285,7 +286,7 @@ impl Call {
     ///
     /// Returns an error if the listing cannot be read.
     pub async fn list_sets(&self) -> Result<Option<Vec<WeightSet>>, Error> {
-        Ok(self.list_target().await?.map(|listed| listed.layout.sets))
+        Ok(self.list_target().await?.map(|listed| listed.weights.sets))
     }
 
     /// Lists the target's folder, or the folder of an index. Returns `None` if files cannot be listed.
@@ -324,8 +325,8 @@ impl Call {
         let bytes = FILE_BYTES * listing.files.len();
         let (formats, folder) = (self.settings.formats.clone(), folder.cloned());
         let find = move || {
-            let layout = Layout::new(&formats, folder.as_ref(), &listing.files);
-            Listed { layout, listing }
+            let weights = ListedWeights::new(&formats, folder.as_ref(), &listing.files);
+            Listed { weights, listing }
         };
         self.files.run(bytes, find).await
     }
@@ -376,11 +377,11 @@ impl Call {
     fn no_safetensors(
         &self,
         [single, index]: &[RepoPath; 2],
-        layout: &Layout,
+        listed: &ListedWeights,
         source: SharedError,
     ) -> Error {
         let (single, index) = (single.to_string(), index.to_string());
-        let (location, other_formats) = (self.settings.source.clone(), layout.others.clone());
+        let (location, other_formats) = (self.settings.source.clone(), listed.others.clone());
         Error::NoWeights { location, single, index, other_formats, source }
     }
 }

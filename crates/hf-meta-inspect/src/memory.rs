@@ -1,12 +1,12 @@
 //! Adds up what a loader loads: the components of a pipeline, and the memory that they need.
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use hf_meta_count::memory::{CacheError, CacheLayout, MemoryComponent};
+use hf_meta_count::memory::{CacheError, CacheSpec, MemoryComponent};
 use hf_meta_count::results::CountReport;
 use hf_meta_count::steps::cache_of_all;
 use hf_meta_count::steps::pipeline_components;
 use hf_meta_format::formats::RepoPath;
-use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
+use hf_meta_format::formats::weight_sets::{ListedWeights, WeightSet};
 
 use super::call::Call;
 use super::count::Inspected;
@@ -32,25 +32,25 @@ impl Call {
         };
         let listed = self.listed(None, listing).await;
         let files = Pinned::new(&self.files, None);
-        self.loaded_from(&files, &listed.layout, main).await
+        self.loaded_from(&files, &listed.weights, main).await
     }
 
-    /// Returns the sets of a layout that a loader of the main set loads, without the main set itself.
+    /// Returns the listed sets that a loader of the main set loads, without the main set itself.
     async fn loaded_from(
         &self,
         files: &Pinned,
-        layout: &Layout,
+        listed: &ListedWeights,
         main: &RepoPath,
     ) -> Result<Vec<WeightSet>, Error> {
-        let Some(main) = layout.find(main) else { return Ok(Vec::new()) };
-        let components = match layout.pipeline_of(main) {
+        let Some(main) = listed.find(main) else { return Ok(Vec::new()) };
+        let components = match listed.pipeline_of(main) {
             Some(path) => {
                 let json = files.load(path, self.settings.limits.config).await?.bytes;
                 pipeline_components(path, &json).unwrap_or_default()
             }
             None => Vec::new(),
         };
-        let loaded = layout.loaded_with(Some(main), &components).into_iter();
+        let loaded = listed.loaded_with(Some(main), &components).into_iter();
         Ok(loaded.filter(|set| set.path != main.path).cloned().collect())
     }
 
@@ -59,21 +59,23 @@ impl Call {
         &self,
         inspected: &mut Inspected,
         files: &Pinned,
-        mut cache: Result<CacheLayout, CacheError>,
-        layout: Option<&Layout>,
+        mut cache: Result<CacheSpec, CacheError>,
+        listed: Option<&ListedWeights>,
     ) -> Result<(), Error> {
         let Some(options) = self.settings.memory else { return Ok(()) };
         let Inspected { path, report, .. } = inspected;
         let mut others = Vec::new();
         // A caller who selects one set wants that set.
-        if let Some(layout) = layout.filter(|_| self.settings.target.is_folder()) {
-            let loaded = self.loaded_from(files, layout, path).await?;
-            cache = cache_of_all(cache, layout, path, loaded.len(), &options);
+        if self.settings.target.is_folder()
+            && let Some(listed) = listed
+        {
+            let loaded = self.loaded_from(files, listed, path).await?;
+            cache = cache_of_all(cache, listed, path, loaded.len(), &options);
             if !loaded.is_empty() && loaded.len() < CountReport::MAX_COMPONENTS {
                 others = self.component_sizes(files, &loaded).await?;
             }
         }
-        report.add_memory(path, cache, options, others, layout);
+        report.add_memory(path, cache, options, others, listed);
         Ok(())
     }
 

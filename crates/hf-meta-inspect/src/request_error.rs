@@ -192,7 +192,7 @@ impl fmt::Display for HubError {
         }
         // For a missing repository, the Hub responds to anonymous readers with "Invalid username or password."
         let is_misleading = self.status == 401 && self.kind() == Some(ErrorKind::RepoNotFound);
-        if let Some(message) = self.message.as_ref().filter(|_| !is_misleading) {
+        if !is_misleading && let Some(message) = self.message.as_ref() {
             write!(f, ": {message}")?;
         }
         match &self.request_id {

@@ -9,7 +9,7 @@ use hf_meta_count::results::VerifyReport;
 use hf_meta_count::results::{Finding, bounded};
 use hf_meta_count::steps::ConfigFile;
 use hf_meta_count::steps::Target;
-use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
+use hf_meta_format::formats::weight_sets::{ListedWeights, WeightSet};
 use hf_meta_format::formats::{RepoPath, chain, clip};
 
 use super::call::Call;
@@ -32,18 +32,18 @@ impl Call {
     /// Returns the errors that occur before the index, or the first bytes of a single file, have been read.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
         let configs = Arc::default();
-        let (mut report, layout, mut files) = match self.list_all().await? {
-            Some((layout, files)) => (VerifyReport::default(), Some(layout), files),
+        let (mut report, listed, mut files) = match self.list_all().await? {
+            Some((listed, files)) => (VerifyReport::default(), Some(listed), files),
             None => match Box::pin(self.verify_main(&configs)).await {
                 Err(error @ Error::SeveralSets { .. }) => {
-                    let (layout, files) = self.list_pipeline(error).await?;
-                    (VerifyReport::default(), Some(layout), files)
+                    let (listed, files) = self.list_pipeline(error).await?;
+                    (VerifyReport::default(), Some(listed), files)
                 }
                 result => result?,
             },
         };
-        if let Some(layout) = &layout {
-            let mut verification = Verification::new(layout, &report, &self.settings.target);
+        if let Some(listed) = &listed {
+            let mut verification = Verification::new(listed, &report, &self.settings.target);
             if let Some(path) = verification.components_file() {
                 let read = files.files.load(path, self.settings.limits.config).await;
                 let json = read.map(|read| read.bytes.to_vec());
@@ -56,7 +56,7 @@ impl Call {
                 }
             }
             let sets = verification.missing_sets(&report, self.settings.all_sets);
-            Box::pin(self.verify_sets(&sets, layout, &configs, &mut report, &mut files)).await?;
+            Box::pin(self.verify_sets(&sets, listed, &configs, &mut report, &mut files)).await?;
             for path in verification.lone_indexes() {
                 // The index is not loaded, so its errors are not reported.
                 if let Ok(read) = files.files.load(&path, self.settings.limits.index).await {
@@ -74,13 +74,13 @@ impl Call {
     }
 
     /// Lists the files if all sets are verified. Returns `None` if one set was selected, or if there are none.
-    async fn list_all(&self) -> Result<Option<(Layout, Pinned)>, Error> {
+    async fn list_all(&self) -> Result<Option<(ListedWeights, Pinned)>, Error> {
         if !self.settings.all_sets || !self.settings.target.is_folder() {
             return Ok(None);
         }
-        let listed = self.list_target().await?.filter(|listed| !listed.layout.sets.is_empty());
-        let Some(Listed { layout, listing }) = listed else { return Ok(None) };
-        Ok(Some((layout, Pinned::new(&self.files, listing.commit))))
+        let listed = self.list_target().await?.filter(|listed| !listed.weights.sets.is_empty());
+        let Some(Listed { weights: listed, listing }) = listed else { return Ok(None) };
+        Ok(Some((listed, Pinned::new(&self.files, listing.commit))))
     }
 
     /// Lists the files of a pipeline that lacks its main component.
@@ -88,34 +88,34 @@ impl Call {
     /// # Errors
     ///
     /// Returns the error of the location for another repository.
-    async fn list_pipeline(&self, error: Error) -> Result<(Layout, Pinned), Error> {
+    async fn list_pipeline(&self, error: Error) -> Result<(ListedWeights, Pinned), Error> {
         let listed = self.list_target().await?.filter(|listed| {
-            self.settings.target.is_folder() && listed.layout.own_pipeline().is_some()
+            self.settings.target.is_folder() && listed.weights.own_pipeline().is_some()
         });
-        let Some(Listed { layout, listing }) = listed else { return Err(error) };
-        Ok((layout, Pinned::new(&self.files, listing.commit)))
+        let Some(Listed { weights: listed, listing }) = listed else { return Err(error) };
+        Ok((listed, Pinned::new(&self.files, listing.commit)))
     }
 
     /// Verifies the main set, or the selected one, and lists the files.
     async fn verify_main(
         &self,
         configs: &Arc<SharedConfigs>,
-    ) -> Result<(VerifyReport, Option<Layout>, Pinned), Error> {
+    ) -> Result<(VerifyReport, Option<ListedWeights>, Pinned), Error> {
         let (mut located, mut failed) = (Box::pin(self.locate_files()).await?, None);
         let target = &self.settings.target;
         let is_index = matches!(target, Target::File(path) if path.is_index());
-        if (target.is_folder() || is_index) && located.layout.is_none() {
+        if (target.is_folder() || is_index) && located.listed.is_none() {
             let files = located.files.clone();
             let (found, listed) = located.poll_alongside(self.list_target_of(&files)).await;
             let listed = listed.unwrap_or_else(|error| {
                 failed = Some(error);
                 None
             });
-            located = Located { layout: listed.map(|listed| listed.layout), ..found };
+            located = Located { listed: listed.map(|listed| listed.weights), ..found };
         }
-        let (layout, is_complete) = (located.layout.take(), located.is_complete);
+        let (listed, is_complete) = (located.listed.take(), located.is_complete);
         let files = located.files.clone();
-        let verified = self.verify_weights(located, layout.as_ref(), configs, true, 1);
+        let verified = self.verify_weights(located, listed.as_ref(), configs, true, 1);
         let mut report = Box::pin(verified).await?;
         if let Some(error) = failed {
             let file = clip(&self.settings.source);
@@ -124,14 +124,14 @@ impl Call {
         if !is_complete {
             report.push(Finding::PartialListing);
         }
-        Ok((report, layout, files))
+        Ok((report, listed, files))
     }
 
     /// Verifies listed sets and adds them to the report. The first one pins the commit if the listing did not.
     async fn verify_sets(
         &self,
         sets: &[&WeightSet],
-        layout: &Layout,
+        listed: &ListedWeights,
         configs: &Arc<SharedConfigs>,
         report: &mut VerifyReport,
         files: &mut Pinned,
@@ -145,7 +145,7 @@ impl Call {
                 Ok(located) => {
                     let commit = files.commit.take().or_else(|| located.files.commit.clone());
                     *files = Pinned::new(&self.files, commit);
-                    Box::pin(self.verify_weights(located, Some(layout), configs, true, 1)).await
+                    Box::pin(self.verify_weights(located, Some(listed), configs, true, 1)).await
                 }
                 Err(error) => Err(error),
             };
@@ -156,7 +156,7 @@ impl Call {
         }
         let files = &*files;
         let reads = rest.map(|set| -> BoxFuture<'_, VerifyReport> {
-            Box::pin(self.verify_listed_set(set, layout, configs, files))
+            Box::pin(self.verify_listed_set(set, listed, configs, files))
         });
         let reads: Vec<_> = reads.collect();
         let mut reads = stream::iter(reads).buffered(CONCURRENT_SETS);
@@ -169,7 +169,7 @@ impl Call {
     async fn verify_listed_set(
         &self,
         set: &WeightSet,
-        layout: &Layout,
+        listed: &ListedWeights,
         configs: &Arc<SharedConfigs>,
         files: &Pinned,
     ) -> VerifyReport {
@@ -177,7 +177,7 @@ impl Call {
 
         let result = match self.find_set(set, files.commit.clone()).await {
             Ok(located) => {
-                self.verify_weights(located, Some(layout), configs, false, CONCURRENT).await
+                self.verify_weights(located, Some(listed), configs, false, CONCURRENT).await
             }
             Err(error) => Err(error),
         };
@@ -189,7 +189,7 @@ impl Call {
     async fn verify_weights(
         &self,
         located: Located,
-        layout: Option<&Layout>,
+        listed: Option<&ListedWeights>,
         configs: &Arc<SharedConfigs>,
         is_first: bool,
         concurrent: u64,
@@ -206,10 +206,10 @@ impl Call {
             }
             Err(error) => return Err(error),
         };
-        let unindexed = layout.filter(|_| reads.builder.index().is_some());
+        let unindexed = if reads.builder.index().is_some() { listed } else { None };
         let unindexed =
-            unindexed.map_or_else(Vec::new, |layout| layout.unindexed_shards(&reads.shards));
-        let builds_base = layout.is_some_and(|layout| layout.builds_base(&path));
+            unindexed.map_or_else(Vec::new, |listed| listed.unindexed_shards(&reads.shards));
+        let builds_base = listed.is_some_and(|listed| listed.builds_base(&path));
         let is_whole = self.settings.target.single_shard().is_none();
         let SetReads { builder, shards, failures, config } = reads;
         let check = move || {

@@ -1,22 +1,16 @@
 //! The threads, connections and calls of a process.
 
-use std::collections::HashMap;
-use std::collections::hash_map::{DefaultHasher, Entry};
-use std::hash::{Hash, Hasher};
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
-use hf_meta::internal::environment_token;
-use hf_meta::{
-    CacheMode, Client, ClientBuilder, DiskCache, Endpoint, ErrorKind, Model, RetryPolicy, Source,
-};
+use hf_meta::{CacheMode, Client, Endpoint, ErrorKind, Model, Source};
 use hf_meta_census::arrow_array::RecordBatch;
 use hf_meta_census::{
-    Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, MAX_HEADER_BYTES,
-    MAX_QUOTA_WAIT, Manifest, PublishOptions, diff, read_batch, verify,
+    Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, Manifest,
+    PublishOptions, diff, read_batch, verify,
 };
 use hf_meta_count::results::Plan;
 use hf_meta_count::results::diff::Diff;
@@ -25,51 +19,20 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use serde::Serialize;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinError};
 
+use crate::clients::{Clients, Request, lock, timeout};
 use crate::help::{CallError, Help, NamedSource, about};
 use crate::memory::memory_options;
 
 /// The time that calls have to end when the interpreter exits.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum number of clients. Beyond it, all are dropped, so that endpoints and shares from a loop use a bounded
-/// number of connections. Tokens share a client.
-const MAX_CLIENTS: usize = 16;
-
 /// The number of rows of a census: by status and error code, in existing parts, carried over, and not recounted.
 type Summary = (Vec<((String, String), usize)>, usize, usize, usize);
 
 /// The number of repositories that are done, that a call has in total, and that failed, and the error code of an outage.
 type Progress = (usize, usize, usize, Option<&'static str>);
-
-/// A call to start: its settings, and the function `done(result, error)`, which is called on another thread.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Request {
-    done: Py<PyAny>,
-    endpoint: Option<String>,
-    /// No token if empty, and the token of the environment if absent.
-    token: Option<String>,
-    timeout: Option<f64>,
-    /// The share of the quota, for a call that reads many repositories.
-    quota_share: Option<f64>,
-    jobs: i64,
-    contact: Option<String>,
-    /// The time in seconds after which an outage ends a call that reads many repositories.
-    max_outage: f64,
-}
-
-impl Request {
-    /// Returns the origin of the token.
-    fn token_source(&self) -> Option<String> {
-        match self.token.as_deref() {
-            None => environment_token().map(|token| token.origin),
-            Some("") => None,
-            Some(_) => Some("`token`".to_owned()),
-        }
-    }
-}
 
 /// The progress of a call, its end, and its limits on concurrent repositories and on an outage.
 struct Job {
@@ -95,20 +58,13 @@ impl Job {
     }
 }
 
-/// The settings that calls with the same client have in common. The last one is a hash of the environment and its token,
-/// which a program may change between two calls.
-type ClientKey = (Option<String>, Option<u64>, Option<Duration>, Option<String>, u64);
-
-/// A client, and the error for all sources that are not local if the settings of the environment are unusable.
-type EnvironmentClient = (Client, Option<hf_meta::Error>);
-
 /// The threads and clients of all calls. They belong to the process that made them, because a fork has none of the
 /// threads.
 #[pyclass(frozen, module = "hf_meta._native")]
 pub(crate) struct Engine {
     /// `None` at exit. Never dropped in a fork, which would wait for threads of the other process.
     runtime: Mutex<Option<ManuallyDrop<Runtime>>>,
-    clients: Mutex<HashMap<ClientKey, EnvironmentClient>>,
+    clients: Clients,
     process: u32,
 }
 
@@ -147,7 +103,7 @@ impl Engine {
     fn new() -> PyResult<Self> {
         let runtime = Builder::new_multi_thread().enable_all().build()?;
         let runtime = Mutex::new(Some(ManuallyDrop::new(runtime)));
-        Ok(Self { runtime, clients: Mutex::default(), process: std::process::id() })
+        Ok(Self { runtime, clients: Clients::default(), process: std::process::id() })
     }
 
     /// Cancels all calls and waits until none uses Python.
@@ -355,57 +311,6 @@ impl Engine {
 }
 
 impl Engine {
-    /// Returns the client for these settings and the settings of the environment. With a share of the quota, it is a client for
-    /// many repositories, which has no cache. Unusable settings are an error unless all sources are local.
-    fn client(&self, request: &Request, help: &mut Help) -> PyResult<Client> {
-        let share = request.quota_share.filter(|share| *share > 0.0 && *share <= 1.0);
-        if share != request.quota_share {
-            return Err(PyValueError::new_err("`quota_share` must be above 0 and at most 1"));
-        }
-        if !(1..=1_000).contains(&request.jobs) {
-            return Err(PyValueError::new_err("`jobs` must be between 1 and 1,000"));
-        }
-        let timeout = timeout(request.timeout)?.filter(|_| share.is_some());
-        let (endpoint, contact) = (request.endpoint.clone(), request.contact.clone());
-        let mut environment = DefaultHasher::new();
-        std::env::vars_os().for_each(|variable| variable.hash(&mut environment));
-        environment_token().hash(&mut environment);
-        let key = (endpoint, share.map(f64::to_bits), timeout, contact, environment.finish());
-        // The clients are locked only without Python, which may switch to a thread that waits for them.
-        let (client, unusable) =
-            self.shared_client(key, request).map_err(|error| help.exception(&about(0)(error)))?;
-        help.endpoint = client.endpoint().clone();
-        let is_local = |(text, _): &NamedSource| {
-            matches!(Source::parse(text, client.endpoint()), Ok(Source::Local(_)))
-        };
-        if let Some(error) = unusable
-            && (help.sources.is_empty() || !help.sources.iter().all(is_local))
-        {
-            return Err(help.exception(&about(0)(error)));
-        }
-        request
-            .token
-            .as_ref()
-            .map_or(Ok(client.clone()), |token| client.with_token(token))
-            .map_err(|error| help.exception(&about(0)(error)))
-    }
-
-    /// Returns the client with this key, which is built if there is none.
-    fn shared_client(
-        &self,
-        key: ClientKey,
-        request: &Request,
-    ) -> Result<EnvironmentClient, hf_meta::Error> {
-        let (mut clients, timeout) = (lock(&self.clients), key.2);
-        if clients.len() >= MAX_CLIENTS && !clients.contains_key(&key) {
-            clients.clear();
-        }
-        Ok(match clients.entry(key) {
-            Entry::Occupied(entry) => entry.get().clone(),
-            Entry::Vacant(entry) => entry.insert(build(request, timeout)?).clone(),
-        })
-    }
-
     /// Starts a call that reads some sources, or repositories of the Hub if there are none.
     fn start<T, Failed, Call>(
         &self,
@@ -425,7 +330,7 @@ impl Engine {
             endpoint: Endpoint::default(),
             token_source: request.token_source(),
         };
-        let client = self.client(&request, &mut help)?;
+        let client = self.clients.client(&request, &mut help)?;
         let (progress, stop) = (Arc::default(), Arc::default());
         let jobs = usize::try_from(request.jobs).unwrap_or_default();
         let max_outage = Duration::try_from_secs_f64(request.max_outage)
@@ -444,25 +349,32 @@ impl Engine {
                 result => result,
             };
             // Waiting for the interpreter would block the other calls.
-            tokio::task::spawn_blocking(move || {
-                Python::try_attach(|py| {
-                    let result = match result {
-                        Ok(Ok(result)) => result.into_bound_py_any(py),
-                        Ok(Err(error)) => Err(help.exception(&error.into())),
-                        Err(_) => Err(PyRuntimeError::new_err("the call has panicked")),
-                    };
-                    let result = match result {
-                        Ok(result) => (Some(result), None),
-                        Err(error) => (None, Some(error)),
-                    };
-                    if let Err(error) = request.done.call1(py, result) {
-                        error.write_unraisable(py, None);
-                    }
-                });
-            });
+            tokio::task::spawn_blocking(move || deliver(result, &request.done, &help));
         });
         Ok(NativeCall { work, progress, stop })
     }
+}
+
+/// Passes the result of a call, or its exception, to the function of Python that waits for it.
+fn deliver<T, Failed>(result: Result<Result<T, Failed>, JoinError>, done: &Py<PyAny>, help: &Help)
+where
+    T: for<'py> IntoPyObject<'py>,
+    Failed: Into<CallError>,
+{
+    Python::try_attach(|py| {
+        let result = match result {
+            Ok(Ok(result)) => result.into_bound_py_any(py),
+            Ok(Err(error)) => Err(help.exception(&error.into())),
+            Err(_) => Err(PyRuntimeError::new_err("the call has panicked")),
+        };
+        let result = match result {
+            Ok(result) => (Some(result), None),
+            Err(error) => (None, Some(error)),
+        };
+        if let Err(error) = done.call1(py, result) {
+            error.write_unraisable(py, None);
+        }
+    });
 }
 
 /// Runs work that reads and writes files on a separate thread, because it would block the other calls.
@@ -482,40 +394,6 @@ fn tool() -> String {
     let version = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
     option_env!("HF_META_COMMIT")
         .map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
-}
-
-/// Builds a client with the settings of the environment and these. If they are unusable, the client is offline.
-fn build(
-    request: &Request,
-    timeout: Option<Duration>,
-) -> Result<EnvironmentClient, hf_meta::Error> {
-    let mut builder = ClientBuilder::from_env();
-    if let Some(endpoint) = &request.endpoint {
-        builder = builder.endpoint(endpoint);
-    }
-    if let Some(timeout) = timeout {
-        builder = builder.call_timeout(timeout);
-    }
-    if let Some(share) = request.quota_share {
-        let contact = request.contact.as_ref();
-        let contact = contact.map_or_else(String::new, |contact| format!(" ({contact})"));
-        let retry = RetryPolicy::default().max_wait(MAX_QUOTA_WAIT);
-        let many = builder.quota_share(share).retry_policy(retry);
-        let many = many.max_total_header_bytes(MAX_HEADER_BYTES);
-        builder = many.user_agent(format!("census{contact}"));
-    } else if let Some(cache) = DiskCache::from_env() {
-        builder = builder.header_cache(cache);
-    }
-    let offline = builder.clone().offline(true);
-    let online = builder.build().map(|client| (client, None));
-    online.or_else(|error| Ok((offline.build()?, Some(error))))
-}
-
-fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
-    let Some(seconds) = seconds else { return Ok(None) };
-    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
-    let invalid = || PyValueError::new_err("`timeout` must be a positive number of seconds");
-    timeout.map(Some).ok_or_else(invalid)
 }
 
 /// Returns a call that reads a source.
@@ -553,8 +431,4 @@ fn plan_by_name(name: &str) -> PyResult<Plan> {
         "hub" => Ok(Plan::Hub),
         _ => Err(PyValueError::new_err("`plan` must be `exact`, `prefetch` or `hub`")),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,6 +2,7 @@
 //!
 //! The public functions are in `../hf_meta`.
 
+mod clients;
 mod engine;
 mod error;
 mod help;

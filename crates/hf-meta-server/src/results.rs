@@ -101,7 +101,7 @@ impl Results {
     pub(super) fn store(&self, query: &WeightsQuery, result: &Arc<LookupResult>) {
         let ttl = result.ttl(query.is_pinned(), self.ttl);
         let earlier = self.get(query).filter(|earlier| !earlier.result.is_transient_failure());
-        let earlier = earlier.filter(|_| result.is_transient_failure());
+        let earlier = if result.is_transient_failure() { earlier } else { None };
         let in_flight = self.lock();
         let was_outdated = earlier.as_ref().is_some_and(|earlier| earlier.is_outdated);
         let is_outdated = was_outdated || in_flight.outdated.contains(query);
@@ -177,7 +177,7 @@ mod tests {
     use crate::failure::Failure;
     use crate::weights_query::QueryString;
     use hf_meta_format::formats::Formats;
-    use hf_meta_format::formats::weight_sets::{Layout, ListedFile};
+    use hf_meta_format::formats::weight_sets::{ListedFile, ListedWeights};
 
     #[test]
     fn a_result_of_most_of_the_memory_is_stored() {
@@ -186,7 +186,7 @@ mod tests {
         let query = WeightsQuery::parse("org/model", &QueryString::parse(None)).unwrap();
         let file = |n| ListedFile { path: format!("{n}/x.safetensors").parse().unwrap(), size: 9 };
         let files: Vec<_> = (0..1_000).map(file).collect();
-        let sets = Layout::new(Formats::built_in(), None, &files).sets;
+        let sets = ListedWeights::new(Formats::built_in(), None, &files).sets;
         let mut failure = Failure::pending();
         failure.sets = sets;
         let result = LookupResult::Failed(failure);

@@ -103,8 +103,7 @@ impl Service {
             let _ = tokio::time::timeout(config.drain_delay, self.state.drain_end.notified()).await;
         };
         let (graceful, mut shutdown) = (GracefulShutdown::new(), pin!(shutdown));
-        let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        let max_connections = clamp_to_open_files(config.max_connections, &limits);
+        let max_connections = max_connections(config);
         let all = self.state.metrics.connections.clone();
         let connections = ClientConnections::new((max_connections / 4).max(1), all);
         let permits = Arc::new(Semaphore::new(max_connections));
@@ -278,6 +277,12 @@ impl Drop for ClientConnection {
             }
         }
     }
+}
+
+/// Returns the maximum number of connections, of the configuration or for which the process may open enough files.
+fn max_connections(config: &ServiceConfig) -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    clamp_to_open_files(config.max_connections, &limits)
 }
 
 /// Returns the number of connections for which the process may open enough files, given the text of

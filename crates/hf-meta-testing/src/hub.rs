@@ -88,7 +88,7 @@ impl HubState {
 
     fn respond_as_hub(&self, request: &LoggedRequest) -> ResponseSpec {
         let path = request.path.strip_prefix(&self.base_path);
-        let path = path.filter(|_| matches!(request.method, Method::GET | Method::HEAD));
+        let path = if matches!(request.method, Method::GET | Method::HEAD) { path } else { None };
         if path == Some("/api/models") {
             let models = self.list_models(request);
             return models.unwrap_or_else(|error| error.into_response(true));

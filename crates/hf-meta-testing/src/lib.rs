@@ -20,6 +20,8 @@
 //! # }
 //! ```
 //!
+//! The module [`conformance`] checks stores, caches and formats of other programs.
+//!
 //! To build a result without a Hub, use `hf_meta::SafetensorsParseFromRepo::from_headers`.
 //!
 //! # Behavior
@@ -31,6 +33,7 @@
 //! A response depends only on the [`LoggedRequest`], the repositories, the quotas and the faults. No request can stop
 //! the server. Zero padding is never held in memory, and [`LazyRepos`] are generated on request.
 
+pub mod conformance;
 mod file;
 mod hub;
 mod listing;

@@ -71,13 +71,13 @@ impl Inspection {
     /// Returns the memory under other conditions as JSON. `changed` is a JSON list of the names and values that differ
     /// from the requested ones. Returns `undefined` if no memory was requested, or if a value is invalid.
     pub fn memory(&self, changed: &str) -> Option<String> {
-        let Memory { mut options, weight_bytes, layout, .. } =
+        let Memory { mut options, weight_bytes, spec, .. } =
             (**self.report.memory.as_ref()?).clone();
         let changed: Vec<(String, String)> = serde_json::from_str(changed).ok()?;
         for (name, value) in &changed {
             options.set(name, value).ok()?;
         }
-        Some(json(&Memory::new(weight_bytes, layout, options)))
+        Some(json(&Memory::new(weight_bytes, spec, options)))
     }
 
     /// Returns the JSON of `hf-meta diff --json`. Returns `undefined` if the headers were not kept.

@@ -10,7 +10,7 @@ use hf_meta_census::{CensusRow, CensusRun, StoredHeader, TensorRow};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 
 use super::{GeneratedHub, assert_true};
-use crate::cli::{hf_meta, run};
+use crate::command::{hf_meta, run};
 use crate::hub::{Fault, LocalHub};
 use crate::support;
 

@@ -13,7 +13,7 @@ use futures::future::join_all;
 use hf_meta_census::CensusRow;
 
 use super::{GeneratedHub, ModelKind, assert_true, repo, rows};
-use crate::cli::{hf_meta, run};
+use crate::command::{hf_meta, run};
 use crate::hub::{Fault, Host, LocalHub, LoggedRequest, Repo};
 use crate::support::weights;
 

@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use super::rows;
-use crate::cli::hf_meta;
+use crate::command::hf_meta;
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support::{file_with_header, weights};
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{GeneratedHub, assert_true, rows};
-use crate::cli::{CommandOutput, hf_meta, run};
+use crate::command::{CommandOutput, hf_meta, run};
 use crate::hub::{Fault, LocalHub};
 
 /// The command, in which a file has at most some KiB. A write above that fails as on a full disk.

@@ -9,7 +9,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
 use super::{every_dtype, sharded, write_file};
-use crate::cli::{CommandOutput, hf_meta, run};
+use crate::command::{CommandOutput, hf_meta, run};
 use crate::hub::{Fault, File, Host, LocalHub, Repo};
 
 /// The names of all files in a folder.

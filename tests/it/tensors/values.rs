@@ -8,7 +8,7 @@ use safetensors::tensor::TensorView;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::cli::run;
+use crate::command::run;
 use crate::hub::{File, LocalHub, Repo};
 use crate::support::{client, hex};
 

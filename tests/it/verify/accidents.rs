@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::cli::CommandOutput;
+use crate::command::CommandOutput;
 use crate::support::file_start;
 
 /// A model without weights: its configuration and its tensors.

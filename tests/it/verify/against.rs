@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use crate::cli::{CommandOutput, hf_meta, run};
+use crate::command::{CommandOutput, hf_meta, run};
 use crate::hub::{Fault, File, LocalHub, Repo};
 use crate::support::hex;
 

@@ -4,7 +4,7 @@ use hf_meta_count::results::Severity;
 use serde_json::{Value, json};
 
 use super::{BLOOM, OTHER, SHARD, TENSOR, tie, verify};
-use crate::checkpoint::{Checkpoint, INDEX};
+use crate::support::checkpoint::{Checkpoint, INDEX};
 
 /// A shard of another split of the same model.
 const LEFT_OVER: &str = "model_00001-of-00036.safetensors";

@@ -6,9 +6,9 @@ use hf_meta::{Client, Source, VerifyReport};
 use hf_meta_count::results::{Finding, Severity};
 use serde_json::{Value, json};
 
-use crate::cli::run;
+use crate::call::layouts::{pipeline, repo};
+use crate::command::run;
 use crate::hub::{Fault, File, Host, LocalHub, Repo};
-use crate::layouts::{pipeline, repo};
 use crate::support::{self, weights};
 
 /// The pipeline of the layout tests, with a `model_index.json` that lists its components.
@@ -266,9 +266,9 @@ async fn the_last_checkpoint_of_a_run_is_read() {
     assert_eq!((report.sets[0].path.as_str(), report.findings()), (files[1], vec![finding]));
     let cache = tempfile::tempdir().unwrap();
     let counted = || {
-        let mut command = crate::cli::hf_meta(hub.endpoint());
+        let mut command = crate::command::hf_meta(hub.endpoint());
         command.env("HF_META_CACHE", cache.path()).args(["org/run", "--json", "--summary"]);
-        crate::cli::CommandOutput::new(&mut command)
+        crate::command::CommandOutput::new(&mut command)
     };
     for _ in 0..2 {
         let ran = counted();
@@ -302,9 +302,9 @@ fn the_folders_of_changed_files_are_checked() {
     write("pipe/vae/diffusion_pytorch_model.safetensors", &sound);
     write("web/config.json", b"{}");
     let check = |files: &[&str]| {
-        let mut command = crate::cli::hf_meta(hub.endpoint());
+        let mut command = crate::command::hf_meta(hub.endpoint());
         command.current_dir(folder.path()).args(["verify", "--all", "--changed"]).args(files);
-        crate::cli::CommandOutput::new(&mut command)
+        crate::command::CommandOutput::new(&mut command)
     };
     for (files, code, text) in [
         (&["good/config.json", "good/model.safetensors"][..], 0, "valid: "),
@@ -543,7 +543,8 @@ async fn the_requests_of_a_verification_are_exact() {
     let folders = (1..=20).map(|step| format!("checkpoint-{step}00/model.safetensors"));
     let folders: Vec<_> = folders.chain(["model.safetensors".to_owned()]).collect();
     let folders: Vec<_> = folders.iter().map(String::as_str).collect();
-    let header = crate::gguf::reading::fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");
+    let header =
+        crate::count::gguf::reading::fixture("example/Llama-3.2-1B-GGUF/Llama-3.2-1B-Q8_0.gguf");
     let names = ["Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M"];
     let names = names.into_iter().chain(["Q6_K", "Q8_0", "BF16"]);
     let size = 1_321_082_688;

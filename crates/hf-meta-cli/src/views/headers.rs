@@ -19,6 +19,23 @@ const MIN_NAME_WIDTH: usize = 24;
 /// A tensor's name, its description and the path of its file.
 type TensorLine<'a> = (&'a str, TensorInfo, &'a RepoPath);
 
+/// Returns the columns of a table of tensors. `is_terminal` is true for numbers that people read.
+fn columns(source: &str, is_terminal: bool, has_source: bool) -> Table<'_, TensorLine<'_>> {
+    Table::new()
+        .text("repository", |_: &TensorLine<'_>| escape(source))
+        .shown_if(has_source)
+        .text("name", |(name, _, _)| escape(name))
+        .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
+        .text("dtype", |(_, tensor, _)| escape(tensor.dtype.as_str()))
+        .text("shape", |(_, tensor, _)| format!("{:?}", tensor.shape))
+        .optional_number("bytes", move |(_, tensor, _)| match tensor.byte_length() {
+            bytes if is_terminal => thousands(bytes),
+            bytes => bytes.to_string(),
+        })
+        .text("shard", |(_, _, path)| escape(path.as_str()))
+        .shrink(Shrink::Drop)
+}
+
 /// Writes every tensor whose name matches the filter: as a table on a terminal, otherwise as tab-separated values, which
 /// are one table if there are several repositories.
 pub(crate) fn write_tensors(
@@ -39,19 +56,7 @@ pub(crate) fn write_tensors(
             tensors.map(move |(name, tensor)| (name, tensor, path))
         })
     };
-    let table = Table::new()
-        .text("repository", |_: &TensorLine<'_>| escape(source))
-        .shown_if(several && !is_terminal)
-        .text("name", |(name, _, _)| escape(name))
-        .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
-        .text("dtype", |(_, tensor, _)| escape(tensor.dtype.as_str()))
-        .text("shape", |(_, tensor, _)| format!("{:?}", tensor.shape))
-        .optional_number("bytes", |(_, tensor, _)| match tensor.byte_length() {
-            bytes if is_terminal => thousands(bytes),
-            bytes => bytes.to_string(),
-        })
-        .text("shard", |(_, _, path)| escape(path.as_str()))
-        .shrink(Shrink::Drop);
+    let table = columns(source, is_terminal, several && !is_terminal);
     let sorted = sort.map(|key| sort_tensors(rows().collect(), key));
     if is_terminal {
         if !is_first {

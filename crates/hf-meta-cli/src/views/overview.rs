@@ -245,6 +245,13 @@ pub(crate) fn columns<'a>(rows: Option<&[OverviewRow]>) -> Table<'static, &'a Ov
         .shown_if(is_exact)
 }
 
+/// Returns the name of the source of a context, as in JSON.
+fn context_source(row: &OverviewRow) -> String {
+    let source = row.memory.as_ref().and_then(|memory| memory.context);
+    let source = source.and_then(|(_, source)| to_value(source).ok());
+    source.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
 /// Adds the columns of `--memory` and `--fit`.
 fn with_memory<'a>(
     table: Table<'static, &'a OverviewRow>,
@@ -278,11 +285,7 @@ fn with_memory<'a>(
             }
         })
         .shown_if(has_contexts && has(|_| true))
-        .text("context_source", |row| {
-            let source = row.memory.as_ref().and_then(|memory| memory.context);
-            let source = source.and_then(|(_, source)| to_value(source).ok());
-            source.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
-        })
+        .text("context_source", |row| context_source(row))
         .shown_if(is_exact)
         .number("gpus", move |row| text(row.memory.as_ref().map(|memory| memory.gpus)))
         .shown_if(is_exact)

@@ -6,7 +6,7 @@ use std::io;
 
 use hf_meta::{CountReport, WeightSet};
 use hf_meta_count::count::DtypeCount;
-use hf_meta_count::memory::CacheLayout;
+use hf_meta_count::memory::CacheSpec;
 use hf_meta_count::results::Adapter;
 use hf_meta_count::results::text::{bytes, counted, escape, share, short, thousands};
 use hf_meta_format::formats::weight_sets::shard_pattern;
@@ -45,7 +45,7 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
         adapter.map(targets),
         match &report.model {
             Some(model) => Some(description(model)),
-            None => report.layout.as_deref().map(identity),
+            None => report.cache_spec.as_deref().map(identity),
         },
         Some(files_and_tensors(report)),
     ];
@@ -115,12 +115,12 @@ fn quantization(report: &CountReport) -> Option<String> {
 }
 
 /// Describes the architecture, such as `mixtral, 32 layers, hidden size 4,096, context of 32,768 tokens`.
-fn identity(layout: &CacheLayout) -> String {
+fn identity(spec: &CacheSpec) -> String {
     let parts = [
-        Some(escape(&layout.architecture)),
-        Some(counted(layout.layers, "layer")),
-        layout.hidden_size.map(|size| format!("hidden size {}", thousands(size))),
-        layout.max_context.map(context),
+        Some(escape(&spec.architecture)),
+        Some(counted(spec.layers, "layer")),
+        spec.hidden_size.map(|size| format!("hidden size {}", thousands(size))),
+        spec.max_context.map(context),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -192,7 +192,7 @@ fn fetch_stats(report: &CountReport) -> String {
 
 /// Returns the path that was read: a file, an index, or the path pattern of shards without an index.
 fn read_path(report: &CountReport) -> String {
-    let pattern = shard_pattern(&report.filepaths).filter(|_| report.sharded);
+    let pattern = if report.sharded { shard_pattern(&report.filepaths) } else { None };
     pattern.as_ref().or(report.filepaths.first()).map_or_else(String::new, ToString::to_string)
 }
 

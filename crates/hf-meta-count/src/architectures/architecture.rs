@@ -16,6 +16,13 @@
 //! | `has(key)` | 1 if a key is present and not `null` |
 //! | `is(key,text)`, `starts(key,text)` | 1 if a text is another one, or begins with it |
 //!
+//! A line of the table defines names for an architecture, and may begin with the definitions of a base:
+//! `cache root $kv=2*num_key_value_heads*head_dim head_dim=$hidden/$heads …`. `config.json` of Llama 3.1 8B states
+//! `hidden_size` 4096, `num_attention_heads` 32 and `num_key_value_heads` 8, but no `head_dim`. So `$kv`, the elements that
+//! a layer caches per token, is 2 × 8 × `head_dim`; the missing key has a definition, 4096 / 32 = 128; and the result is
+//! 2,048. A configuration with `"head_dim": 64` has 1,024 instead: a definition is only a default. Without
+//! `hidden_size`, the result is an error that names this key.
+//!
 //! All formulas come from built-in tables; only the values of the keys come from files.
 
 use std::cell::{Cell, RefCell};
@@ -34,6 +41,7 @@ use hf_meta_format::base::json_object::{JsonObject, number, read};
 /// A line is `kind names <base name=value …`. A definition of the base applies if the line has none.
 type Lines = HashMap<(&'static str, &'static str), &'static str>;
 
+// One map for all tables: a program asks for a few architectures of a thousand, so lines are parsed when they are needed.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
 /// The tables, as `build.rs` packs them.
@@ -111,8 +119,11 @@ impl Definitions {
     /// Returns the defaults of the keys of an architecture of transformers. GGUF files state all keys.
     pub(crate) fn defaults(architecture: &str) -> Self {
         let is_gguf = architecture.starts_with("gguf:");
-        let found = Self::find("cache", architecture).filter(|_| !is_gguf);
-        let mut found = found.unwrap_or_default();
+        let mut found = Self::default();
+        if !is_gguf {
+            found = Self::find("cache", architecture).unwrap_or_default();
+        }
+        // The other definitions are formulas of the cache, and not values that a class assumes.
         found.entries.retain(|_, value| value.parse::<u64>().is_ok());
         found
     }
@@ -254,17 +265,22 @@ impl<'a> ModelNames<'a> {
         match &*self.value(name) {
             Value::Number(number) => Ok(*number),
             Value::Numbers(numbers) if !numbers.is_empty() => self.of_layer(name, numbers).copied(),
+            // An empty list selects the default, like a missing key.
             Value::Missing | Value::Numbers(_) => {
+                // What the class computes for a missing key is more specific than the table of all architectures.
                 let of_class = self.of_class.get(name).map(|formula| self.evaluate(formula));
                 let of_class = of_class.filter(Result::is_ok).or_else(|| self.defined(name));
                 of_class.ok_or(missing)?
             }
+            // A model class derives the value from other keys, so a number in the table, which is the default of a missing
+            // key, does not apply.
             Value::Null => {
                 let is_formula = |formula: &&str| formula.parse::<u64>().is_err();
                 let root = || Definitions::find("cache", "root")?.get(name);
                 let formula = self.definitions.get(name).filter(is_formula).or_else(root);
                 self.evaluate(formula.ok_or(missing)?)
             }
+            // A kind of layer stands for a number, as in `:linear_attention=1`.
             Value::Texts(texts) => {
                 let text = self.of_layer(name, texts)?;
                 let number = self.definitions.get(&format!(":{text}"));
@@ -283,6 +299,7 @@ impl<'a> ModelNames<'a> {
         if let Some((_, number)) = self.given.iter().find(|(given, _)| *given == name) {
             return Ok(*number);
         }
+        // Names with `$` are those of the table. They are no keys, so no finding names them.
         if name.starts_with('$') {
             return self.defined(name).ok_or(FormulaError::MissingKey { key: name })?;
         }
@@ -314,9 +331,9 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The maximum length of a list or a text.
+    /// The maximum length of a list or a text. Lists have an entry per layer, and models have at most a few hundred.
     const MAX_LENGTH: usize = 4_096;
-    /// The maximum length of the JSON text, in bytes.
+    /// The maximum length of the JSON text, in bytes: 32 for each entry of the longest list.
     const MAX_BYTES: usize = 1 << 17;
 
     /// Parses a value. Lists and objects that are too long are invalid.
@@ -445,6 +462,7 @@ impl Evaluator<'_, '_> {
         if !self.take("?") {
             return condition;
         }
+        // Both branches are evaluated, because the parser has to pass them. An error of the other branch is dropped.
         let first = self.choice();
         self.take(":");
         let second = self.choice();
@@ -455,6 +473,7 @@ impl Evaluator<'_, '_> {
         let mut value = self.operations(0);
         while self.take("|") {
             let other = self.operations(0);
+            // A key that is present and invalid is an error of the configuration, and no reason for a fallback.
             if matches!(value, Err(FormulaError::MissingKey { .. })) {
                 value = other;
             }
@@ -481,6 +500,7 @@ impl Evaluator<'_, '_> {
             return value;
         }
         let is_name = |char: char| char.is_ascii_alphanumeric() || "_.$".contains(char);
+        // Keys of GGUF files contain dots and numbers, so a dot is a part of a name.
         let name = self.take_until(|char| !is_name(char));
         if self.take("@") {
             let is_from_end = self.take("-");
@@ -528,7 +548,7 @@ impl Evaluator<'_, '_> {
             ("count", Value::Texts(list)) => {
                 Ok(list.iter().filter(|other| *other == text).count() as u64)
             }
-            ("len", Value::Numbers(list)) if !list.is_empty() => Ok(list.len() as u64),
+            ("len", Value::Numbers(list)) => Ok(list.len() as u64),
             ("len", Value::Texts(list)) => Ok(list.len() as u64),
             ("sum", Value::Numbers(list)) if !list.is_empty() => {
                 let sum = list.iter().try_fold(0_u64, |sum, number| sum.checked_add(*number));
@@ -537,6 +557,7 @@ impl Evaluator<'_, '_> {
             ("len", Value::Object(entries)) => Ok(*entries),
             ("is", Value::Texts(list)) => Ok(u64::from(list.concat() == text)),
             ("starts", Value::Texts(list)) => Ok(u64::from(list.concat().starts_with(text))),
+            // One number for all layers has no length. `len(key)|num_hidden_layers` covers both forms.
             ("len", Value::Number(_)) => Err(FormulaError::MissingKey { key }),
             (_, value) if value.is_present() => Err(FormulaError::InvalidKey { key }),
             _ => Err(FormulaError::MissingKey { key }),
@@ -626,6 +647,7 @@ mod tests {
             ("in(none,1)|5", Some(5)),
             ("in(kinds,1)|5", None),
             ("len(none)|4", Some(4)),
+            ("len(empty)+4", Some(4)),
             ("len(kinds)*len(object)", Some(12)),
             ("len(invalid)|1", None),
             ("two*list@1+list@(two-2)", Some(11)),
@@ -657,6 +679,7 @@ mod tests {
                 "a.seven" => "7",
                 "huge" => "18446744073709551615",
                 "list" => "[1,5]",
+                "empty" => "[]",
                 "kinds" => r#"["a","b","a"]"#,
                 "object" => r#"{"a":1,"b":2,"c":3,"d":4}"#,
                 "null" => "null",

@@ -77,7 +77,8 @@ impl Renames {
             if let Some(line) = line.strip_prefix("nested ") {
                 let Some((scope, key)) = line.split_once(' ') else { continue };
                 let nested = object.get::<JsonObject<'_>>(key).unwrap_or_default();
-                let kind = nested.get::<String>("model_type").filter(|_| depth < MAX_DEPTH);
+                let kind =
+                    if depth < MAX_DEPTH { nested.get::<String>("model_type") } else { None };
                 if let Some(text) = kind.and_then(|kind| text_of("loader", &kind)) {
                     self.add(text, &nested, Some(&RulePath::new(scope, outer)), depth + 1);
                 }

@@ -27,7 +27,7 @@ const NATIVE_TYPES: [Dtype; 6] =
 pub(super) fn check_gguf(path: &RepoPath, headers: &Headers, is_complete: bool) -> Vec<Finding> {
     let parts = headers.iter().filter_map(|(name, header)| check_part(path, name, header));
     let mut findings = bounded(parts);
-    if let Some(header) = model_header(headers).filter(|_| is_complete) {
+    if is_complete && let Some(header) = model_header(headers) {
         let checked = GgufModel { file: clip(path.as_str()), header, headers };
         checked.check(&mut findings);
         findings.extend(checked.check_file_type(path));

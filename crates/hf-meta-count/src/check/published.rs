@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::SetCheck;
-use crate::count::name_pattern::NamePattern;
+use crate::count::names::pattern::NamePattern;
 use crate::count::split_name;
 use crate::results::{Finding, Severity};
 use crate::steps::{ConfigFile, ReportBuilder};
@@ -147,55 +147,65 @@ impl Published {
         else {
             return Vec::new();
         };
-        let without = |names: &BTreeSet<&str>| {
-            let mut tensors = self.tensors.clone();
-            tensors.retain(|name, _| !names.contains(&**name));
-            tensors
-        };
-        let edited = |name: &str, edit: &dyn Fn(&mut Vec<u64>)| {
-            let mut tensors = self.tensors.clone();
-            edit(&mut tensors.get_mut(name).unwrap().1);
-            tensors
-        };
-        let is_weight = |name: &&&str| {
-            let shape = &self.tensors[**name].1;
-            split_name(name).1.is_weights()
-                && shape.len() == 2
-                && shape.iter().all(|side| *side > 1)
-        };
-        let size = |name: &&&str| product(&self.tensors[**name].1).unwrap();
-        let mut matrices: Vec<_> = middle.iter().filter(is_weight).collect();
-        matrices.sort_by_key(|name| (size(name), **name));
-        let mut found = vec![("the last layer", without(last)), ("a layer", without(middle))];
-        let (Some(smallest), Some(largest)) = (matrices.first(), matrices.last()) else {
+        let mut found =
+            vec![("the last layer", self.without(last)), ("a layer", self.without(middle))];
+        let matrices = self.matrices(middle);
+        let (Some(&smallest), Some(&largest)) = (matrices.first(), matrices.last()) else {
             return found;
         };
-        let half = |side: &mut u64| *side = side.div_ceil(2);
-        found.push(("the largest matrix", without(&BTreeSet::from([**largest]))));
-        found.push(("half of the rows", edited(smallest, &|shape| half(&mut shape[0]))));
-        found.push(("half of the columns", edited(largest, &|shape| half(&mut shape[1]))));
+        let half = |name: &str, side: usize| {
+            let mut tensors = self.tensors.clone();
+            let (_, shape) = tensors.get_mut(name).unwrap();
+            shape[side] = shape[side].div_ceil(2);
+            tensors
+        };
+        found.push(("the largest matrix", self.without(&BTreeSet::from([largest]))));
+        found.push(("half of the rows", half(smallest, 0)));
+        found.push(("half of the columns", half(largest, 1)));
         let norm = middle.iter().find(|name| {
             let is_vector = self.tensors[**name].1.len() == 1;
             is_vector && name.to_ascii_lowercase().contains("norm") && !name.contains("running")
         });
-        found.extend(norm.map(|norm| ("a norm", without(&BTreeSet::from([*norm])))));
-        // Loaders compute positions, and tie an embedding to the head that it is tied to.
-        let embedding = self.tensors.iter().filter(|(name, (_, shape))| {
+        found.extend(norm.map(|norm| ("a norm", self.without(&BTreeSet::from([*norm])))));
+        let embedding = self.embedding().map(|name| BTreeSet::from([name]));
+        found.extend(embedding.map(|name| ("the embedding", self.without(&name))));
+        if let Some(module) = smallest.strip_suffix(".weight") {
+            let mut renamed = self.without(&BTreeSet::from([smallest]));
+            renamed.insert(format!("{module}_renamed.weight"), self.tensors[smallest].clone());
+            found.push(("a name", renamed));
+        }
+        found
+    }
+
+    fn without(&self, names: &BTreeSet<&str>) -> Tensors {
+        let mut tensors = self.tensors.clone();
+        tensors.retain(|name, _| !names.contains(&**name));
+        tensors
+    }
+
+    /// Returns the weight matrices of a layer, the smallest first.
+    fn matrices<'a>(&self, layer: &BTreeSet<&'a str>) -> Vec<&'a str> {
+        let shape = |name: &str| &self.tensors[name].1;
+        let is_matrix = |name: &&str| {
+            let shape = shape(name);
+            let is_weight = split_name(name).1.is_weights();
+            is_weight && shape.len() == 2 && shape.iter().all(|side| *side > 1)
+        };
+        let mut matrices: Vec<_> = layer.iter().copied().filter(is_matrix).collect();
+        matrices.sort_by_key(|name| (product(shape(name)).unwrap(), *name));
+        matrices
+    }
+
+    /// Returns the largest embedding that a loader needs: it computes positions, and ties an embedding to its head.
+    fn embedding(&self) -> Option<&str> {
+        let embeddings = self.tensors.iter().filter(|(name, (_, shape))| {
             shape.len() == 2
                 && name.contains("emb")
                 && !name.contains("position")
                 && NamePattern::new(name).numbers.is_empty()
                 && !self.has_twin(name)
         });
-        let embedding = embedding.max_by_key(|(_, (_, shape))| product(shape));
-        let embedding = embedding.map(|(name, _)| BTreeSet::from([&**name]));
-        found.extend(embedding.map(|name| ("the embedding", without(&name))));
-        if let Some(module) = smallest.strip_suffix(".weight") {
-            let mut renamed = without(&BTreeSet::from([**smallest]));
-            renamed.insert(format!("{module}_renamed.weight"), self.tensors[**smallest].clone());
-            found.push(("a name", renamed));
-        }
-        found
+        embeddings.max_by_key(|(_, (_, shape))| product(shape)).map(|(name, _)| &**name)
     }
 
     /// Returns whether a loader has another tensor for a missing embedding: pickles have both names of a tied one, and

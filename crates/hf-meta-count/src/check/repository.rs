@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use crate::results::{Finding, VerifiedSet, VerifyReport, bounded};
 use crate::steps::{Parts, Target};
 use hf_meta_format::formats::safetensors::{SafetensorsIndexJson, WEIGHTS_NAME};
-use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
+use hf_meta_format::formats::weight_sets::{ListedWeights, WeightSet};
 use hf_meta_format::formats::{DetectedFormat, RepoPath, WeightsKind, clip};
 
 /// The maximum number of weight sets to verify in one call.
@@ -14,7 +14,7 @@ const MAX_SETS: usize = 1_000;
 /// The verification of the sets in a list of files.
 #[derive(Debug)]
 pub struct Verification<'a> {
-    layout: &'a Layout,
+    listed: &'a ListedWeights,
     main: Option<&'a WeightSet>,
     /// The parts that the loader builds.
     parts: Parts,
@@ -28,22 +28,22 @@ pub struct Verification<'a> {
 
 impl<'a> Verification<'a> {
     /// Creates a verification of the sets that a loader of the main set loads, which the report has unless it is empty.
-    pub fn new(layout: &'a Layout, report: &VerifyReport, target: &'a Target) -> Self {
+    pub fn new(listed: &'a ListedWeights, report: &VerifyReport, target: &'a Target) -> Self {
         let main = match report.sets.first() {
             // A caller who selects one set wants that set.
-            Some(read) => layout.find(&read.path).filter(|_| target.is_folder()),
-            None => layout.main(),
+            Some(read) => listed.find(&read.path).filter(|_| target.is_folder()),
+            None => listed.main(),
         };
         let (parts, configs, loaded, findings) = Default::default();
-        Self { layout, main, parts, configs, loaded, target, findings }
+        Self { listed, main, parts, configs, loaded, target, findings }
     }
 
     /// Returns the file that lists the parts of the model: the components of a pipeline, or the modules of
     /// sentence-transformers. A pipeline may lack its main component.
     pub fn components_file(&self) -> Option<&'a RepoPath> {
         match self.main {
-            Some(main) => self.layout.pipeline_of(main),
-            None => self.layout.own_pipeline().filter(|_| self.target.is_folder()),
+            Some(main) => self.listed.pipeline_of(main),
+            None => self.listed.own_pipeline().filter(|_| self.target.is_folder()),
         }
     }
 
@@ -64,12 +64,12 @@ impl<'a> Verification<'a> {
         }
         // A pipeline has a dozen components.
         self.parts.parts.truncate(MAX_SETS);
-        self.findings.extend(bounded(self.parts.missing(path, self.layout).into_iter()));
+        self.findings.extend(bounded(self.parts.missing(path, self.listed).into_iter()));
     }
 
     /// Returns the configurations of parts without weights, which state the widths between two others.
     pub fn config_files(&self) -> Vec<RepoPath> {
-        let paths = self.parts.configs().filter(|path| self.layout.has_config(path));
+        let paths = self.parts.configs().filter(|path| self.listed.has_config(path));
         paths.take(MAX_SETS).collect()
     }
 
@@ -83,9 +83,9 @@ impl<'a> Verification<'a> {
 
     /// Returns the sets to verify that the report lacks: the ones that are loaded, and with `all` every set of a folder.
     pub fn missing_sets(&mut self, report: &VerifyReport, all: bool) -> Vec<&'a WeightSet> {
-        let others = if all && self.target.is_folder() { &self.layout.sets[..] } else { &[] };
+        let others = if all && self.target.is_folder() { &self.listed.sets[..] } else { &[] };
         let folders: Vec<_> = self.parts.folders().cloned().collect();
-        self.loaded = self.layout.loaded_with(self.main, &folders);
+        self.loaded = self.listed.loaded_with(self.main, &folders);
         self.loaded.truncate(MAX_SETS);
         let mut known: HashSet<_> = report.sets.iter().map(|set| &set.path).collect();
         let mut sets: Vec<_> = self.loaded.iter().copied().chain(others).collect();
@@ -100,9 +100,9 @@ impl<'a> Verification<'a> {
         let verified: HashSet<_> = report.sets.iter().map(|set| &set.path).collect();
         let files: BTreeSet<_> = report.filepaths.iter().cloned().collect();
         let is_checked = |set: &&WeightSet| verified.contains(&set.path) || set.is_part_of(&files);
-        let unchecked = self.layout.sets.iter().filter(|set| !is_checked(set));
+        let unchecked = self.listed.sets.iter().filter(|set| !is_checked(set));
         report.unchecked = wanted.then(|| unchecked.cloned().collect());
-        let twins = self.layout.stored_twice(&self.loaded);
+        let twins = self.listed.stored_twice(&self.loaded);
         let twins = bounded(twins.map(|(file, index)| Finding::StoredTwice {
             file: clip(file.path.as_str()),
             index: clip(index.path.as_str()),
@@ -112,7 +112,7 @@ impl<'a> Verification<'a> {
             bounded(unlisted.map(|set| Finding::MissingIndex { shards: clip(set.path.as_str()) }));
         let unexpected = bounded(report.sets.iter().filter_map(|set| self.unexpected_name(set)));
         let checkpoint =
-            report.sets.first().and_then(|set| last_checkpoint(self.layout, &set.path));
+            report.sets.first().and_then(|set| last_checkpoint(self.listed, &set.path));
         let configs = report.sets.iter().filter_map(|set| {
             let config = set.config.clone()?;
             Some((RepoPath::join(set.path.folder().as_ref(), "config.json"), config))
@@ -134,18 +134,18 @@ impl<'a> Verification<'a> {
     /// Returns the indexes next to the loaded single files that have no shards, as far as their names show. One that lists
     /// other files is left over.
     pub fn lone_indexes(&self) -> Vec<RepoPath> {
-        let indexes = self.layout.lone_indexes(&self.loaded).map(|(_, index)| index.path.clone());
+        let indexes = self.listed.lone_indexes(&self.loaded).map(|(_, index)| index.path.clone());
         indexes.take(MAX_SETS).collect()
     }
 
     /// Adds the content of a [lone index](Self::lone_indexes).
     pub fn add_index(&mut self, path: &RepoPath, json: &[u8]) {
-        let file = self.layout.lone_indexes(&self.loaded).find(|(_, index)| index.path == *path);
+        let file = self.listed.lone_indexes(&self.loaded).find(|(_, index)| index.path == *path);
         let index = SafetensorsIndexJson::from_json(json).ok();
         let Some(((file, _), index)) = file.zip(index) else { return };
         let shards = index.shards();
         let mut missing = shards.iter().map(|shard| path.sibling(shard));
-        let missing = missing.find(|shard| !self.layout.has_file(shard));
+        let missing = missing.find(|shard| !self.listed.has_file(shard));
         self.findings.extend(missing.map(|shard| Finding::StaleIndex {
             index: clip(path.as_str()),
             file: clip(file.path.as_str()),
@@ -157,10 +157,10 @@ impl<'a> Verification<'a> {
     /// folder.
     fn unexpected_name(&self, set: &VerifiedSet) -> Option<Finding> {
         let loader = set.loader.filter(|_| self.target.is_folder())?;
-        let listed = self.layout.find(&set.path)?;
+        let listed = self.listed.find(&set.path)?;
         let folder = set.path.folder();
         let is_found =
-            |name: &str| self.layout.find(&RepoPath::join(folder.as_ref(), name)).is_some();
+            |name: &str| self.listed.find(&RepoPath::join(folder.as_ref(), name)).is_some();
         let is_plain = matches!(listed.kind, WeightsKind::Model | WeightsKind::Adapter)
             && !listed.is_without_index();
         let expected = loader.expected(&set.path).filter(|_| is_plain)?;
@@ -172,8 +172,8 @@ impl<'a> Verification<'a> {
 }
 
 /// Returns the finding that the weights at `path` are the last of several checkpoints of a training run.
-pub fn last_checkpoint(layout: &Layout, path: &RepoPath) -> Option<Finding> {
-    let (folder, checkpoints) = layout.checkpoints()?;
+pub fn last_checkpoint(listed: &ListedWeights, path: &RepoPath) -> Option<Finding> {
+    let (folder, checkpoints) = listed.checkpoints()?;
     let is_read = path.as_str().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
     let checkpoint = clip(folder);
     is_read.then_some(Finding::LastCheckpoint { checkpoint, checkpoints: checkpoints as u64 })

@@ -27,7 +27,7 @@ pub struct SetCheck {
     /// `true` if the configuration describes the tensors.
     pub needs_config: bool,
     /// `true` if the loader builds the base model of the configured class. See
-    /// [`Layout::builds_base`](hf_meta_format::formats::weight_sets::Layout::builds_base).
+    /// [`ListedWeights::builds_base`](hf_meta_format::formats::weight_sets::ListedWeights::builds_base).
     pub builds_base: bool,
     is_complete: bool,
     assembly: ReportBuilder,
@@ -104,17 +104,10 @@ impl SetCheck {
         self.count(&built, hub);
         let BuiltReport { builder, adapter, .. } = built;
         if adapter.is_some() {
-            let found = rules::check_adapter(config.configs.adapter(), &builder.headers);
-            self.set.findings.extend(found);
-            let is_missing = config.missing == Some(ADAPTER_CONFIG);
-            if is_missing && is_written_by_peft(&self.set.path, &builder.headers) {
-                let folder = self.set.path.folder();
-                let file = clip(RepoPath::join(folder.as_ref(), ADAPTER_CONFIG).as_str());
-                self.set.findings.push(Finding::MissingConfig { file, loader: "PEFT" });
-            }
+            self.check_adapter(config, &builder.headers);
         }
-        let json = config.json.as_deref().filter(|_| !config.is_of_root);
-        let adapter_json = config.configs.adapter().filter(|_| adapter.is_some());
+        let json = if config.is_of_root { None } else { config.json.as_deref() };
+        let adapter_json = if adapter.is_some() { config.configs.adapter() } else { None };
         if adapter.is_none() || adapter_json.is_some() {
             self.set.loader = StatedLoader::of(json, adapter_json);
         }
@@ -123,21 +116,11 @@ impl SetCheck {
         } else {
             self.compare_with_config(config, &builder.headers, adapter.is_some())
         };
-        let mut set = self.set;
-        if self.is_complete && set.files > 0 && builder.tensors == 0 && adapter.is_none() {
-            set.findings.push(Finding::NoTensors);
+        if self.is_complete && self.set.files > 0 && builder.tensors == 0 && adapter.is_none() {
+            self.set.findings.push(Finding::NoTensors);
         }
-        let path = &set.path;
-        let spaces = builder.headers.iter().filter(|(_, header)| header.has_leading_space);
-        let spaces = spaces.map(|(file, _)| {
-            let file = if file == path { file.clone() } else { path.sibling(file) };
-            Finding::LeadingSpace { file: clip(file.as_str()) }
-        });
-        set.findings.extend(bounded(spaces));
-        let is_named =
-            |file: &RepoPath| if file == path { file.clone() } else { path.sibling(file) };
-        let headers = builder.headers.iter().map(|(file, header)| (is_named(file), header));
-        set.findings.extend(check_metadata(headers, set.loader));
+        self.check_texts(&builder.headers);
+        let mut set = self.set;
         (set.valid_files, set.tensors) = (builder.files, builder.tensors);
         set.config = config.json.clone().filter(|_| !config.is_of_root);
         let fetch = FetchStats { weight_bytes: builder.file_bytes, ..FetchStats::default() };
@@ -147,9 +130,34 @@ impl SetCheck {
         VerifyReport { loader, filepaths, sets, adapter, fetch, ..VerifyReport::default() }
     }
 
+    /// Compares the parts of an adapter, and looks for the configuration without which PEFT does not load it.
+    fn check_adapter(&mut self, config: &ConfigFile, headers: &Headers) {
+        let found = rules::check_adapter(config.configs.adapter(), headers);
+        self.set.findings.extend(found);
+        let is_missing = config.missing == Some(ADAPTER_CONFIG);
+        if is_missing && is_written_by_peft(&self.set.path, headers) {
+            let folder = self.set.path.folder();
+            let file = clip(RepoPath::join(folder.as_ref(), ADAPTER_CONFIG).as_str());
+            self.set.findings.push(Finding::MissingConfig { file, loader: "PEFT" });
+        }
+    }
+
+    /// Checks what headers contain besides tensors: whitespace in front of the JSON, and metadata.
+    fn check_texts(&mut self, headers: &Headers) {
+        let path = &self.set.path;
+        // The names of shards are relative to their index.
+        let named = |file: &RepoPath| if file == path { file.clone() } else { path.sibling(file) };
+        let spaces = headers.iter().filter(|(_, header)| header.has_leading_space);
+        let spaces =
+            spaces.map(|(file, _)| Finding::LeadingSpace { file: clip(named(file).as_str()) });
+        self.set.findings.extend(bounded(spaces));
+        let headers = headers.iter().map(|(file, header)| (named(file), header));
+        self.set.findings.extend(check_metadata(headers, self.set.loader));
+    }
+
     /// Adds the findings about the headers and the count. Adds the count if it is right.
     fn count(&mut self, built: &BuiltReport, hub: Result<Option<u64>, String>) {
-        let declared = built.builder.declared_total.filter(|_| self.is_countable());
+        let declared = if self.is_countable() { built.builder.declared_total } else { None };
         self.set.parameters.declared = declared;
         self.set.findings.extend(built.header_findings(self.is_complete));
         if Formats::built_in().find_or_safetensors(&self.set.path).name() == Gguf.name() {
@@ -195,7 +203,7 @@ impl SetCheck {
         is_adapter: bool,
     ) -> ConfigCheck {
         let stored = gguf_config(headers);
-        let params = config.configs.params.as_deref().filter(|_| self.is_of_mistral());
+        let params = if self.is_of_mistral() { config.configs.params.as_deref() } else { None };
         let own = stored.as_deref().or(params);
         let json = own.or(config.json.as_deref());
         let has_config = self.needs_config || self.is_complete && json.is_some();
@@ -214,7 +222,7 @@ impl SetCheck {
             !check.compared || !matches!(found, Finding::MissingOutputEmbedding { .. })
         });
         self.set.findings.splice(..0, found);
-        let recipe = json.filter(|_| params.is_none());
+        let recipe = if params.is_none() { json } else { None };
         let recipe = recipe.map(|json| rules::check_recipe(json, &config.configs, headers));
         self.set.findings.extend(recipe.into_iter().flatten());
         check

@@ -5,9 +5,9 @@ use super::counted_as::TensorUse;
 use super::doubts::Siblings;
 use super::expected_weights::ExpectedWeights;
 use super::module::{Component, container_bits};
+use super::names::Embedding;
 use super::names::{NamePatterns, TensorName};
 use super::pending::PendingTensors;
-use super::position::Embedding;
 use super::solver::Solver;
 use super::sums::CountSums;
 use super::{
@@ -145,7 +145,7 @@ impl Counter {
         let Self { needs_config, is_self_describing, .. } = self;
         let configs = self.configs.unwrap_or_default();
         // Otherwise the configuration is not read, or is of another model.
-        let expected = Some(&configs).filter(|_| needs_config);
+        let expected = if needs_config { Some(&configs) } else { None };
         let expected = expected.and_then(ExpectedWeights::new);
         let mut solver = Solver::new(&configs, &self.shapes, expected, self.siblings, self.sums);
         self.pending.for_each_module(|module| solver.add_module(module))?;

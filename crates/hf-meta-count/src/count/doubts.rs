@@ -21,7 +21,7 @@ use memchr::memrchr;
 
 use super::expected_weights::ExpectedWeights;
 use super::module::{Component, Module, Role, container_bits};
-use super::name_pattern::MAX_PARTS;
+use super::names::pattern::MAX_PARTS;
 use super::names::{hash, last_segment, split};
 use super::{UnresolvedModules, UnresolvedReason};
 use hf_meta_format::base::sort::Ordered;
@@ -32,7 +32,7 @@ use hf_meta_format::formats::{Dtype, TensorInfo, clip, product};
 ///
 /// Source: the models of diffusers 0.42, and all architectures of transformers 5.23, which
 /// `tests/oracles/architectures.py` compares with the counts.
-const KNOWN_PARTS: [&str; 8] = [
+const KNOWN_PARTS: [&str; 9] = [
     "bias",
     "rms_norm",      // linear layers of BitNet
     "expert_bias",   // routers of Bailing
@@ -41,6 +41,7 @@ const KNOWN_PARTS: [&str; 8] = [
     "embed_norm",    // embeddings of Inkling
     "eoi_embedding", // embeddings of T5Gemma 2
     "act_fn",        // convolutions of Wan
+    "logit_scale",   // heads of Dory
 ];
 
 /// Returns whether unquantized models store a part next to weights. An adapter may be stored next to the weights that it
@@ -79,6 +80,8 @@ impl Siblings {
         }
         // The module of a suffix, as in `gate.global_scale`, may not exist.
         let mut path = if component.is_suffix { name } else { module };
+        // All ancestors are parents: `gate.lora.A.weight` is below `gate`, which may be a matrix. Those of the previous
+        // tensor are known, so most tensors add nothing.
         let mut recent = 0;
         for _ in 0..MAX_PARTS {
             let Some(dot) = memrchr(b'.', path.as_bytes()) else { return };
@@ -112,6 +115,7 @@ impl Siblings {
     fn insert(&mut self, path: &str, kind: u8) -> bool {
         let known = self.paths.entry(hash(path)).or_default();
         let before = std::mem::replace(known, *known | kind);
+        // Tensors arrive in any order, so the second of both kinds decides, whichever it is.
         if before == (MATRIX | PARENT) - kind {
             self.add_found(path);
         }
@@ -227,6 +231,7 @@ impl ShapeCheck {
     pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo, parameters: u64) {
         self.add_packed(parameters);
         let Some(shape) = Shape::new(name, tensor) else { return };
+        // The first name in alphabetical order makes the finding independent of the order of files.
         if let Some(known) = self.tensors.get_mut(&shape) {
             known.number += 1;
             known.parameters = known.parameters.saturating_add(parameters);
@@ -244,7 +249,7 @@ impl ShapeCheck {
         for (shape, tensors) in &mut self.tensors {
             let (module, component) = split(&tensors.example);
             let first = shape.sides.iter().position(|side| *side > 0).unwrap_or_default();
-            let elements = product(&shape.sides[first..]).filter(|_| component.is_plain());
+            let elements = if component.is_plain() { product(&shape.sides[first..]) } else { None };
             tensors.is_expected = elements.is_some() && elements == expected.of_module(module);
         }
     }
@@ -285,6 +290,7 @@ impl ShapeCheck {
                 found.modules += tensors.number - 1;
             }
         }
+        // A model without norms and biases shows no side that must occur.
         let is_large = found.elements.saturating_mul(Self::MIN_SHARE) > self.parameters;
         (is_large && !known.is_empty()).then_some(found)
     }
@@ -303,6 +309,7 @@ impl Integers {
     /// Adds integers, which may be packed.
     #[cold]
     pub(super) fn add(&mut self, name: &str, tensor: &TensorInfo) {
+        /// A vector of this number of bytes may be a file: the tokenizer `spiece_model` of `ComfyUI` has 4.5 MB.
         const MIN_FILE: u64 = 65_536;
 
         // The positions that SHiRA adapts (`ShiraLayer` of PEFT 0.21).
@@ -319,11 +326,15 @@ impl Integers {
 
     /// Returns the integers if they are too many and too large for tables and masks, or may be a file.
     pub(super) fn finish(self, parameters: u64) -> Option<UnresolvedModules> {
+        /// A few tables of integers are usual. A packed model has a tensor per module.
         const MIN_TENSORS: u64 = 4;
+        /// Tables are small next to the model: if each bit were a weight, they would not be a quarter of the parameters.
         const MIN_SHARE: u64 = 4;
 
         // Each bit may be a weight.
         let is_large = self.bytes.saturating_mul(8).saturating_mul(MIN_SHARE) > parameters;
-        self.found.filter(|found| self.has_file || found.modules >= MIN_TENSORS && is_large)
+        let found = self.found?;
+        let is_suspicious = self.has_file || found.modules >= MIN_TENSORS && is_large;
+        is_suspicious.then_some(found)
     }
 }

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 use super::Configs;
 use crate::architectures::architecture::Definitions;
-use crate::architectures::layout::ModelLayout;
+use crate::architectures::blueprint::Blueprint;
 use hf_meta_format::base::json_object::{JsonObject, parse};
 use hf_meta_format::formats::product;
 
-/// The number of weights of each module, by the layout of the model.
+/// The number of weights of each module, by the blueprint of the model.
 pub(super) struct ExpectedWeights<'a> {
-    layout: ModelLayout<'a>,
+    blueprint: Blueprint<'a>,
     /// The start of the names of all modules but the head. Files of other model classes have no head.
     prefix: &'static str,
     has_head: bool,
@@ -26,48 +26,48 @@ impl<'a> ExpectedWeights<'a> {
     pub(super) fn new(configs: &'a Configs) -> Option<Self> {
         let object: JsonObject<'_> = parse(configs.json.as_deref()?).ok()?;
         let classes: Vec<String> = object.get("architectures").unwrap_or_default();
-        let layout = ModelLayout::new(&object.get::<String>("model_type")?, object)?;
-        let is_head = |class: &String| class.ends_with(layout.head_class);
+        let blueprint = Blueprint::new(&object.get::<String>("model_type")?, object)?;
+        let is_head = |class: &String| class.ends_with(blueprint.head_class);
         let has_head = classes.is_empty() || classes.iter().any(is_head);
-        let prefix = if has_head { layout.prefix } else { "" };
-        Some(Self { layout, prefix, has_head, known: HashMap::new() })
+        let prefix = if has_head { blueprint.prefix } else { "" };
+        Some(Self { blueprint, prefix, has_head, known: HashMap::new() })
     }
 
     /// Returns the entry of a module, and the number of its layer.
     fn find_entry(&self, module: &str) -> Option<(usize, u32)> {
         let inside = module.strip_prefix(self.prefix);
-        let inside = inside.and_then(|path| self.layout.find(path, false));
-        let head = || self.layout.find(module, true).filter(|_| self.has_head);
+        let inside = inside.and_then(|path| self.blueprint.find(path, false));
+        let head = || if self.has_head { self.blueprint.find(module, true) } else { None };
         inside.or_else(head).map(|(entry, place)| (entry, place[0]))
     }
 
     /// Returns the number of weights of a module; `None` if the configuration does not imply it.
     pub(super) fn of_module(&mut self, module: &str) -> Option<u64> {
         let (entry, layer) = self.find_entry(module)?;
-        let weights = || weights(&mut self.layout, entry, layer);
+        let weights = || weights(&mut self.blueprint, entry, layer);
         *self.known.entry((entry, layer)).or_insert_with(weights)
     }
 
     /// Returns whether all models of the architecture store a module, whatever their configuration says.
     pub(super) fn requires(&self, module: &str) -> bool {
-        self.find_entry(module).is_some_and(|(entry, _)| self.layout.entries[entry].is_required)
+        self.find_entry(module).is_some_and(|(entry, _)| self.blueprint.entries[entry].is_required)
     }
 
     /// Returns whether a module has a bias, whatever is stored; `None` if it is unknown.
     pub(super) fn has_bias(&self, module: &str) -> Option<bool> {
         let (entry, _) = self.find_entry(module)?;
-        let entry = &self.layout.entries[entry];
+        let entry = &self.blueprint.entries[entry];
         // The table has no biases of lists, and a module with sides of a nested model may follow the keys of either.
         if entry.is_list || entry.formulas.contains('.') {
             return None;
         }
         // A bias in a group depends on the configuration.
         let bias = self.find_entry(&format!("{module}.bias"));
-        let has_own = bias.is_some_and(|(bias, _)| self.layout.entries[bias].group.is_none());
+        let has_own = bias.is_some_and(|(bias, _)| self.blueprint.entries[bias].group.is_none());
         let has_bias = entry.has_bias || has_own;
-        let model = |scope: usize| &self.layout.scopes[scope].object;
+        let model = |scope: usize| &self.blueprint.scopes[scope].object;
         let has_code = || model(0).raw("auto_map").is_some();
-        let of_class = &self.layout.scopes[entry.scope].names.of_class;
+        let of_class = &self.blueprint.scopes[entry.scope].names.of_class;
         let is_known = has_bias || !has_code() && excludes_biases(model(entry.scope), of_class);
         is_known.then_some(has_bias)
     }
@@ -89,9 +89,9 @@ fn excludes_biases(object: &JsonObject<'_>, of_class: &Definitions) -> bool {
 }
 
 /// Evaluates the shape of a module in a layer. Defaults do not count: models with custom code may have others.
-fn weights(layout: &mut ModelLayout<'_>, entry: usize, layer: u32) -> Option<u64> {
-    let entry = &layout.entries[entry];
-    let names = &mut layout.scopes[entry.scope].names;
+fn weights(blueprint: &mut Blueprint<'_>, entry: usize, layer: u32) -> Option<u64> {
+    let entry = &blueprint.entries[entry];
+    let names = &mut blueprint.scopes[entry.scope].names;
     names.layer.set(layer.into());
     let side = |formula| {
         let (side, keys) = names.trace(formula).ok()?;

@@ -50,11 +50,9 @@ mod expected_weights;
 mod experts;
 mod methods;
 mod module;
-pub(crate) mod name_pattern;
-mod names;
+pub(crate) mod names;
 mod parameter_count;
 mod pending;
-mod position;
 mod solver;
 mod sums;
 #[cfg(test)]
@@ -65,11 +63,11 @@ pub use breakdown::{
     UnresolvedReason,
 };
 pub use config::{ConfigError, Configs};
-pub use counted_as::{AuxiliaryTensor, Buffer, CountedAs, Evidence, Packing};
+pub use counted_as::{AuxiliaryTensor, CountedAs, Evidence, Packing};
 pub use counter::{Counter, needs_config};
 pub use experts::{MixtureOfExperts, UnknownActive};
 pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate};
 pub(crate) use module::{Component, ComponentTensor, Module, container_bits};
-pub(crate) use names::{NamePatterns, is_packed_weight, module_of, split as split_name};
+pub use names::Buffer;
+pub(crate) use names::{Embedding, NamePatterns, is_packed_weight, module_of, split as split_name};
 pub use parameter_count::{CountOverflow, DtypeCount, ParameterCount};
-pub(crate) use position::Embedding;

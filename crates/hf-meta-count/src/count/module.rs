@@ -3,9 +3,34 @@
 use super::AuxiliaryTensor;
 use hf_meta_format::formats::{Dtype, TensorInfo};
 
-/// The names of components in the order of precedence. After an initial `*`, a name is a suffix of the last segment of
-/// a tensor name, such as `*_packed` of `experts.up_proj_packed`.
+/// The names of components in the order of precedence, as [`PartName::parse`] reads them.
 pub(super) type Names = &'static [&'static str];
+
+/// A name in a declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PartName {
+    /// The name without its marks.
+    pub(super) text: &'static str,
+    /// True for the end of the last segment of a tensor name, such as `*_packed` of `experts.up_proj_packed`.
+    pub(super) is_suffix: bool,
+    /// True if unquantized models use the name, too, such as `?scale`. The name alone then proves nothing, and is no reason
+    /// to request `config.json`.
+    pub(super) is_ambiguous: bool,
+}
+
+impl PartName {
+    /// Reads a name with its marks: `?` before an ambiguous name, then `*` before a suffix.
+    pub(super) fn parse(declared: &'static str) -> Self {
+        let unmarked = declared.strip_prefix('?');
+        let text = unmarked.unwrap_or(declared);
+        let suffix = text.strip_prefix('*');
+        Self {
+            text: suffix.unwrap_or(text),
+            is_suffix: suffix.is_some(),
+            is_ambiguous: unmarked.is_some(),
+        }
+    }
+}
 
 /// The names of auxiliary tensors, by kind.
 pub(super) type AuxiliaryNames = &'static [(AuxiliaryTensor, Names)];
@@ -125,7 +150,7 @@ pub(crate) type ComponentTensor = (&'static Component, TensorInfo);
 impl<'a> Module<'a> {
     /// Returns the first of the named components that is stored. A tensor without elements counts as missing.
     pub(super) fn first(&self, names: Names) -> Option<&'a ComponentTensor> {
-        let mut stored = names.iter().filter_map(|name| self.find(without_star(name)));
+        let mut stored = names.iter().filter_map(|name| self.find(PartName::parse(name).text));
         stored.find(|(_, tensor)| tensor.elements() != Some(0))
     }
 
@@ -152,11 +177,6 @@ pub(crate) fn container_bits(dtype: &Dtype) -> Option<u64> {
 /// store scales, too.
 pub(super) fn is_packed_integer(dtype: &Dtype) -> bool {
     container_bits(dtype).is_some_and(|bits| bits < 64)
-}
-
-/// Returns the name of a component without the mark of a suffix.
-pub(super) fn without_star(name: &str) -> &str {
-    name.strip_prefix('*').unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use super::expected_weights::ExpectedWeights;
 use super::experts::ExpertSums;
 use super::methods::{Solved, is_known};
 use super::module::{Module, container_bits, is_packed_integer};
+use super::names::Embedding;
 use super::names::{TensorName, module_of};
-use super::position::Embedding;
 use super::{
     AuxiliaryTensor, Buffer, Configs, CountBreakdown, CountOverflow, CountedAs, DtypeCount,
     ModuleKind, ParameterCount, RuleSet, TensorGroup, TiedOutput, UnresolvedModules,
@@ -87,7 +87,7 @@ impl CountSums {
         if !is_copy {
             self.experts.add(name, tensor, parameters);
         }
-        let embedding = name.embedding().filter(|_| parameters > 0 && !name.is_draft());
+        let embedding = if parameters > 0 && !name.is_draft() { name.embedding() } else { None };
         let is_weights = matches!(used, TensorUse::Weights(..));
         let is_integer = class == CountedAs::AsStored && container_bits(&tensor.dtype).is_some();
         // Only the sides of embeddings matter: a model may have more of them than of other weights.
@@ -255,7 +255,7 @@ impl CountSums {
     fn add_embeddings(&mut self) -> u64 {
         let (input, output) = (self.input.take(), self.output.take());
         let is_separate = output.as_ref().is_some_and(|output| output.group.count.counted > 0);
-        let table = input.as_ref().filter(|_| is_separate);
+        let table = if is_separate { input.as_ref() } else { None };
         let table = table.map_or(0, |input| input.group.count.parameters);
         input.into_iter().chain(output).for_each(|embedding| self.add_to_groups(embedding.group));
         table
@@ -297,6 +297,18 @@ impl CountSums {
         });
     }
 
+    /// Returns whether the class of the model stores its output embedding, whatever the configuration ties.
+    fn has_own_head(&self, expected: Option<&ExpectedWeights<'_>>) -> bool {
+        let head = self.output.as_ref().zip(expected);
+        head.is_some_and(|(head, expected)| expected.requires(module_of(&head.name)))
+    }
+
+    /// Returns the layout in which most parameters are packed.
+    fn main_layout(&self) -> Option<&'static str> {
+        let packed = self.kinds.iter().filter(|kind| kind.parameters > kind.elements);
+        packed.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout)
+    }
+
     /// Returns the results. All tensors must have been added.
     pub(super) fn finish(
         mut self,
@@ -305,9 +317,7 @@ impl CountSums {
         needs_config: bool,
         is_self_describing: bool,
     ) -> (ParameterCount, CountBreakdown) {
-        let head = self.output.as_ref().zip(expected.as_ref());
-        let has_own_head =
-            head.is_some_and(|(head, expected)| expected.requires(module_of(&head.name)));
+        let has_own_head = self.has_own_head(expected.as_ref());
         let is_known_model = expected.is_some();
         if let Some(expected) = expected {
             self.shapes.compare_with(expected);
@@ -329,16 +339,15 @@ impl CountSums {
         self.leave_out_copies();
         self.leave_out_computed(configs);
         self.sort();
-        let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
-        let packed = self.kinds.iter().filter(|kind| kind.parameters > kind.elements);
-        let largest = packed.max_by_key(|kind| kind.parameters).map(|kind| kind.packing.layout);
         let named = configs.method();
+        let method = named.or_else(|| self.main_layout()).map(str::to_owned);
+        let moe = self.experts.mixture(&configs.experts, self.total.parameters, table);
         // No row can overflow, because the total is larger and did not.
         let rows = self.groups.iter().map(|group| (&group.dtype, &group.count));
         let parameters = ParameterCount::new(rows);
         let breakdown = CountBreakdown {
             rules: RuleSet::CURRENT,
-            method: named.or(largest).map(str::to_owned),
+            method,
             unknown_method: named.filter(|name| !is_known(name)).map(str::to_owned),
             groups: self.groups,
             module_kinds: self.kinds,

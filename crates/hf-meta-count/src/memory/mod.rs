@@ -1,16 +1,16 @@
 //! The memory that a model needs: its weights, and the cache of a sequence.
 //!
-//! [`CacheLayout`] contains what each layer stores, derived from `config.json` or from the keys of a GGUF file.
+//! [`CacheSpec`] contains what each layer stores, derived from `config.json` or from the keys of a GGUF file.
 //! [`Memory`] contains the bytes for a context length, a batch size, a cache dtype and an engine. A size without
 //! an exact rule is `None`.
 //!
 //! ```
-//! use hf_meta_count::memory::{CacheLayout, Memory, MemoryOptions};
+//! use hf_meta_count::memory::{CacheSpec, Memory, MemoryOptions};
 //!
 //! let config = br#"{"model_type":"gpt_oss","dtype":"bfloat16","num_hidden_layers":36}"#;
-//! let layout = CacheLayout::from_config_json(config)?;
+//! let spec = CacheSpec::from_config_json(config)?;
 //! let options = MemoryOptions { context: Some(4_096), ..MemoryOptions::default() };
-//! let memory = Memory::new(65_248_815_744, Ok(layout), options);
+//! let memory = Memory::new(65_248_815_744, Ok(spec), options);
 //! assert_eq!(memory.cache.map(|size| size.bytes), Some(155_676_672));
 //! # Ok::<(), hf_meta_count::memory::CacheError>(())
 //! ```
@@ -37,13 +37,13 @@ macro_rules! named_values {
 
 use hf_meta_format::base::text::named_enum;
 
-mod layout;
+mod spec;
 #[cfg(test)]
 mod tests;
 mod usage;
 mod vllm;
 
-pub use self::layout::{CacheKind, CacheLayout, LayerCache};
+pub use self::spec::{CacheKind, CacheSpec, LayerCache};
 pub use self::usage::{
     CacheSize, ContextSource, Engine, Fit, Memory, MemoryComponent, MemoryOptions, QuantizationFit,
     parse_size, parse_tokens,

@@ -5,8 +5,8 @@ use crate::architectures::architecture::Definitions;
 
 /// Returns the elements of the caches and states; `None` if they are unknown.
 fn elements(config: &str, context: u64) -> Result<Option<u64>, CacheError> {
-    let layout = CacheLayout::from_config_json(config.as_bytes())?;
-    let memory = Memory::new(0, Ok(layout), at(context));
+    let spec = CacheSpec::from_config_json(config.as_bytes())?;
+    let memory = Memory::new(0, Ok(spec), at(context));
     Ok(memory.cache.zip(memory.state).map(|(cache, state)| cache.elements + state.elements))
 }
 
@@ -48,7 +48,7 @@ fn caches_have_the_size_of_those_of_transformers() {
 }
 
 fn memory(config: &str, options: MemoryOptions) -> Memory {
-    Memory::new(0, CacheLayout::from_config_json(config.as_bytes()), options)
+    Memory::new(0, CacheSpec::from_config_json(config.as_bytes()), options)
 }
 
 fn at(context: u64) -> MemoryOptions {
@@ -61,7 +61,7 @@ fn published_figures_are_reproduced() {
     // hf-mem #60: 73,728 bytes per token, over 36 layers with 8 heads of 64 elements, if no window is considered.
     let gpt_oss = memory(r#"{"model_type":"gpt_oss","dtype":"bfloat16"}"#, at(1));
     assert_eq!(gpt_oss.cache.unwrap().bytes, 73_728);
-    let layers: Vec<_> = gpt_oss.layout.unwrap().caches;
+    let layers: Vec<_> = gpt_oss.spec.unwrap().caches;
     assert_eq!(
         layers.iter().map(|cache| (cache.kind, cache.layers)).collect::<Vec<_>>(),
         [(CacheKind::Full, 18), (CacheKind::Window, 18)]
@@ -73,7 +73,7 @@ fn published_figures_are_reproduced() {
     assert_eq!(gemma.cache.unwrap().bytes.div_ceil(1 << 20), 139);
     // Qwen3.6-27B: 16 of its 64 layers use full attention.
     let qwen = r#"{"model_type":"qwen3_5","text_config":{"model_type":"qwen3_5_text","num_hidden_layers":64}}"#;
-    let qwen = memory(qwen, at(1)).layout.unwrap();
+    let qwen = memory(qwen, at(1)).spec.unwrap();
     let full: u64 = qwen
         .caches
         .iter()
@@ -129,7 +129,7 @@ fn hostile_configs_are_errors() {
         ),
     ];
     for (config, expected) in cases {
-        let found = CacheLayout::from_config_json(config.as_bytes());
+        let found = CacheSpec::from_config_json(config.as_bytes());
         assert_eq!(found, Err(expected), "{config}");
     }
     let huge = r#"{"model_type":"llama","head_dim":1000000000000000,"num_key_value_heads":1}"#;
@@ -137,7 +137,7 @@ fn hostile_configs_are_errors() {
     assert_eq!((huge.cache, huge.total_bytes, huge.unknown.is_some()), (None, None, true));
 }
 
-/// Every definition must be complete: with the defaults alone, each known architecture has a layout.
+/// Every definition must be complete: with the defaults alone, each known architecture has a spec.
 #[test]
 fn every_architecture_is_complete() {
     let lines = include_str!("../architectures/architectures.txt").lines();
@@ -149,9 +149,9 @@ fn every_architecture_is_complete() {
     let names = names.filter(|line| !line.starts_with("qwen4"));
     for name in names.flat_map(|line| line.split(' ').next().unwrap().split(',')) {
         if Definitions::find("cache", name).unwrap().get("$layers").is_some() && !is_base(name) {
-            let layout =
-                CacheLayout::from_config_json(format!(r#"{{"model_type":"{name}"}}"#).as_bytes());
-            assert!(layout.is_ok(), "{name}: {layout:?}");
+            let spec =
+                CacheSpec::from_config_json(format!(r#"{{"model_type":"{name}"}}"#).as_bytes());
+            assert!(spec.is_ok(), "{name}: {spec:?}");
             found += 1;
         }
     }
@@ -162,9 +162,9 @@ fn is_base(name: &str) -> bool {
     include_str!("../architectures/architectures.txt").contains(&format!(" <{name} "))
 }
 
-fn gguf(keys: &[(&str, &str)]) -> Result<CacheLayout, CacheError> {
+fn gguf(keys: &[(&str, &str)]) -> Result<CacheSpec, CacheError> {
     let keys = keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    CacheLayout::from_gguf(&keys.collect())
+    CacheSpec::from_gguf(&keys.collect())
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn keys_of_gguf_states_are_checked() {
             .into_iter()
             .filter_map(|(key, value)| Some((format!("qwen3next.{key}"), value?.to_owned())));
         let name = ("general.architecture".to_owned(), "qwen3next".to_owned());
-        CacheLayout::from_gguf(&keys.chain([name]).collect())
+        CacheSpec::from_gguf(&keys.chain([name]).collect())
     };
     let sizes = |changes: &[(&str, Option<&str>)]| {
         let memory = Memory::new(0, hybrid(changes), at(1));
@@ -324,10 +324,10 @@ fn keys_of_gguf_states_are_checked() {
 
 #[test]
 fn engines_and_dtypes_change_the_size() {
-    type Derive = Box<dyn Fn(&MemoryOptions) -> Result<CacheLayout, CacheError>>;
+    type Derive = Box<dyn Fn(&MemoryOptions) -> Result<CacheSpec, CacheError>>;
     let of = |config: &str| -> Derive {
         let config = config.to_owned();
-        Box::new(move |options| CacheLayout::for_options(config.as_bytes(), options))
+        Box::new(move |options| CacheSpec::for_options(config.as_bytes(), options))
     };
     let llama =
         r#"{"model_type":"llama","num_hidden_layers":1,"num_key_value_heads":1,"head_dim":64"#;
@@ -391,9 +391,9 @@ fn engines_and_dtypes_change_the_size() {
         (&state, stored, fp8, Some(2_560 * 3 * 2)),
         (&state, vllm, None, Some(2_560 * 2 * 2)),
     ];
-    for (at_case, (layout, engine, cache_dtype, expected)) in cases.into_iter().enumerate() {
+    for (at_case, (spec, engine, cache_dtype, expected)) in cases.into_iter().enumerate() {
         let options = MemoryOptions { cache_dtype, engine, ..at(10_000) };
-        let memory = Memory::new(0, layout(&options), options);
+        let memory = Memory::new(0, spec(&options), options);
         assert_eq!(memory.total_bytes, expected, "case {at_case}: {memory:?}");
         assert_eq!(memory.unknown.is_some(), expected.is_none(), "case {at_case}");
     }
@@ -402,7 +402,7 @@ fn engines_and_dtypes_change_the_size() {
 /// Values that change the cache in transformers, but are easily overlooked.
 #[test]
 fn unusual_configs_have_the_right_size_or_none() {
-    let layout = |config: &str| CacheLayout::from_config_json(config.as_bytes());
+    let spec = |config: &str| CacheSpec::from_config_json(config.as_bytes());
     let unknown =
         |name: &str| Err(CacheError::UnknownArchitecture { architecture: name.to_owned() });
     let cases = [
@@ -441,14 +441,14 @@ fn unusual_configs_have_the_right_size_or_none() {
         ),
     ];
     for (config, expected) in cases {
-        assert_eq!(layout(config).map(|_| ()), expected, "{config}");
+        assert_eq!(spec(config).map(|_| ()), expected, "{config}");
     }
     // Python writes infinite numbers.
     let infinite =
         r#"{"model_type":"mamba2","time_step_limit":[0.0,Infinity],"x":[-Infinity,NaN,"\"NaN"]}"#;
-    assert_eq!(layout(infinite), layout(r#"{"model_type":"mamba2"}"#));
+    assert_eq!(spec(infinite), spec(r#"{"model_type":"mamba2"}"#));
     assert_eq!(
-        layout(r#"{"model_type":"llama","head_dim":NaN}"#),
+        spec(r#"{"model_type":"llama","head_dim":NaN}"#),
         Err(FormulaError::InvalidKey { key: "head_dim" }.into())
     );
 }
@@ -482,8 +482,8 @@ fn blocks_are_not_a_dtype_in_a_configuration() {
         let config = format!(
             r#"{{"model_type":"lfm2","full_attn_idxs":[1],"torch_dtype":"{dtype}","num_hidden_layers":2}}"#
         );
-        let layout = CacheLayout::from_config_json(config.as_bytes()).unwrap();
-        (layout.dtype, Memory::growth(&layout))
+        let spec = CacheSpec::from_config_json(config.as_bytes()).unwrap();
+        (spec.dtype, Memory::growth(&spec))
     };
     let known = growth("float16");
     assert_eq!(known.0, Some(CacheDtype::F16));
@@ -498,7 +498,7 @@ fn blocks_are_not_a_dtype_in_a_configuration() {
 #[test]
 fn growth_separates_windows_and_states() {
     let growth =
-        |config: &str| Memory::growth(&CacheLayout::from_config_json(config.as_bytes()).unwrap());
+        |config: &str| Memory::growth(&CacheSpec::from_config_json(config.as_bytes()).unwrap());
     let gemma = r#"{"model_type":"gemma3_text","num_hidden_layers":6,"num_key_value_heads":1,"head_dim":32}"#;
     assert_eq!(growth(gemma), Some((64 * 2, 64 * 2 * 5 * 4_095)));
     assert_eq!(
@@ -561,8 +561,8 @@ fn blocks_are_those_of_vllm() {
             };
             let Some(options) = vllm_options(name, kind) else { continue };
             let options = MemoryOptions { context: tokens.parse().ok(), ..options };
-            let layout = CacheLayout::for_options(config.as_bytes(), &options);
-            let memory = Memory::new(0, layout, options);
+            let spec = CacheSpec::for_options(config.as_bytes(), &options);
+            let memory = Memory::new(0, spec, options);
             let Some(found) = memory.plan else {
                 *unknown.entry(kind).or_insert(0) += 1;
                 continue;
@@ -647,12 +647,12 @@ fn answers_are_true_false_or_unknown() {
     ];
     for (config, budget, context, fits, longest, sequences, has_reason) in cases {
         let options = MemoryOptions { context, budget: Some(budget), ..MemoryOptions::default() };
-        let layout = CacheLayout::from_config_json(config.as_bytes());
-        let fit = Memory::new(1_000, layout, options).fit.unwrap();
+        let spec = CacheSpec::from_config_json(config.as_bytes());
+        let fit = Memory::new(1_000, spec, options).fit.unwrap();
         let found = (fit.fits, fit.longest_context, fit.sequences, fit.reason.is_some());
         assert_eq!(found, (fits, longest, sequences, has_reason), "{budget} {context:?}");
     }
-    let none = CacheLayout::without_cache("pipeline");
+    let none = CacheSpec::without_cache("pipeline");
     let options = MemoryOptions { budget: Some(1_000), ..MemoryOptions::default() };
     let fit = Memory::new(1_000, Ok(none), options).fit.unwrap();
     assert_eq!((fit.fits, fit.longest_context, fit.sequences), (Some(true), None, None));
@@ -668,8 +668,8 @@ fn vllm_uses_a_share_of_the_memory() {
         let mut options =
             MemoryOptions { budget: Some(budget), engine, ..MemoryOptions::default() };
         options.set("gpuMemoryUtilization", share).unwrap();
-        let layout = CacheLayout::for_options(config, &options);
-        let fit = Memory::new(1_000, layout, options).fit.unwrap();
+        let spec = CacheSpec::for_options(config, &options);
+        let fit = Memory::new(1_000, spec, options).fit.unwrap();
         (fit.budget, fit.usable, fit.fits)
     };
     // 64 tokens of 128 bytes, in blocks of 16 tokens.
@@ -723,8 +723,8 @@ fn hostile_numbers_have_no_blocks() {
                         budget: Some(parsed),
                         ..MemoryOptions::default()
                     };
-                    let layout = CacheLayout::for_options(json.as_bytes(), &options);
-                    let memory = Memory::new(parsed, layout, options);
+                    let spec = CacheSpec::for_options(json.as_bytes(), &options);
+                    let memory = Memory::new(parsed, spec, options);
                     assert!(memory.fit.is_some(), "{json}");
                 }
             }

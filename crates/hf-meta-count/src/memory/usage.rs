@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::{
-    CacheDtype, CacheError, CacheKind, CacheLayout, FormulaError, LayerCache, UnknownName,
+    CacheDtype, CacheError, CacheKind, CacheSpec, FormulaError, LayerCache, UnknownName,
     VllmLayers, VllmOptions, VllmPlan,
 };
 use hf_meta_format::base::sort::sort_by_key;
@@ -69,9 +69,9 @@ impl Engine {
     }
 
     /// Returns the dtype of the cache if the user selects none.
-    fn default_dtype(self, layout: &CacheLayout) -> CacheDtype {
-        match (self, layout.dtype) {
-            (Self::Vllm, _) if layout.has_fp8_scheme => CacheDtype::Fp8,
+    fn default_dtype(self, spec: &CacheSpec) -> CacheDtype {
+        match (self, spec.dtype) {
+            (Self::Vllm, _) if spec.has_fp8_scheme => CacheDtype::Fp8,
             (Self::LlamaCpp, _) | (_, None) | (Self::Vllm, Some(CacheDtype::F32)) => {
                 CacheDtype::F16
             }
@@ -147,8 +147,8 @@ pub struct MemoryOptions {
 
 impl MemoryOptions {
     /// Returns the dtype of the cache.
-    pub(super) fn dtype(&self, layout: &CacheLayout) -> CacheDtype {
-        self.cache_dtype.unwrap_or_else(|| self.engine.default_dtype(layout))
+    pub(super) fn dtype(&self, spec: &CacheSpec) -> CacheDtype {
+        self.cache_dtype.unwrap_or_else(|| self.engine.default_dtype(spec))
     }
 
     /// Returns the number of GPUs that share the weights. With several, sizes are per GPU.
@@ -224,7 +224,7 @@ pub struct Memory {
     /// The options, as given.
     pub options: MemoryOptions,
     /// The cache of each kind of layer, or the reason why it is unknown.
-    pub layout: Result<CacheLayout, CacheError>,
+    pub spec: Result<CacheSpec, CacheError>,
     /// The context length in tokens.
     pub context: u64,
     /// The origin of the context length.
@@ -285,14 +285,14 @@ impl CacheSize {
 type Sizes = (CacheSize, CacheSize, Option<VllmPlan>);
 
 impl Memory {
-    /// Computes the memory of a model from the bytes of its weights and its cache layout.
+    /// Computes the memory of a model from the bytes of its weights and its cache.
     pub fn new(
         weight_bytes: u64,
-        layout: Result<CacheLayout, CacheError>,
+        spec: Result<CacheSpec, CacheError>,
         options: MemoryOptions,
     ) -> Self {
-        let known = layout.as_ref().ok();
-        let max_context = known.and_then(|layout| layout.max_context);
+        let known = spec.as_ref().ok();
+        let max_context = known.and_then(|spec| spec.max_context);
         let (context, context_source) = match (options.context, max_context) {
             (Some(context), _) => (context, ContextSource::Option),
             (None, Some(context)) => (context, ContextSource::Config),
@@ -303,7 +303,7 @@ impl Memory {
             options,
             context,
             context_source,
-            cache_dtype: known.map_or(assumed, |layout| options.dtype(layout)),
+            cache_dtype: known.map_or(assumed, |spec| options.dtype(spec)),
             unknown: None,
             weight_bytes: weight_bytes.div_ceil(options.gpus().max(1)),
             components: Vec::new(),
@@ -312,7 +312,7 @@ impl Memory {
             plan: None,
             total_bytes: None,
             fit: None,
-            layout,
+            spec,
         };
         match memory.sizes() {
             Ok((cache, state, plan)) => {
@@ -328,12 +328,12 @@ impl Memory {
 
     /// Returns the maximum context length of the model; `None` if it states none.
     pub fn max_context(&self) -> Option<u64> {
-        self.layout.as_ref().ok()?.max_context
+        self.spec.as_ref().ok()?.max_context
     }
 
     /// Returns the bytes that each further token of a sequence adds once all windows are full, and the bytes of windows and
     /// states. Returns `None` if the size is unknown, or is not a multiple of the tokens.
-    pub fn growth(layout: &CacheLayout) -> Option<(u64, u64)> {
+    pub fn growth(spec: &CacheSpec) -> Option<(u64, u64)> {
         /// Longer than every window.
         const TOKENS: u64 = 1 << 32;
 
@@ -342,10 +342,10 @@ impl Memory {
             CacheKind::Cross => cache.tokens.is_some(),
             _ => cache.tokens.is_none_or(|tokens| tokens < TOKENS),
         };
-        layout.caches.iter().all(is_regular).then_some(())?;
+        spec.caches.iter().all(is_regular).then_some(())?;
         let bytes = |context| {
             let options = MemoryOptions { context: Some(context), ..MemoryOptions::default() };
-            Self::new(0, Ok(layout.clone()), options).total_bytes
+            Self::new(0, Ok(spec.clone()), options).total_bytes
         };
         let (total, next) = (bytes(TOKENS)?, bytes(TOKENS + 1)?);
         let token = next.checked_sub(total)?;
@@ -358,7 +358,7 @@ impl Memory {
         let options = MemoryOptions { context: Some(context), budget: None, ..self.options };
         // The weights are already those of one GPU.
         let weight_bytes = self.weight_bytes.saturating_mul(options.gpus());
-        Self::new(weight_bytes, self.layout.clone(), options)
+        Self::new(weight_bytes, self.spec.clone(), options)
     }
 
     /// Returns the bytes of cache and states.
@@ -375,9 +375,9 @@ impl Memory {
         if self.weight_bytes > budget {
             return Some(0);
         }
-        let layout = self.layout.as_ref().ok().filter(|_| self.total_bytes.is_some())?;
-        let is_limited = layout.max_context.is_some() || !layout.caches.is_empty();
-        let limit = is_limited.then_some(layout.max_context.unwrap_or(MAX_CONTEXT))?;
+        let spec = self.spec.as_ref().ok().filter(|_| self.total_bytes.is_some())?;
+        let is_limited = spec.max_context.is_some() || !spec.caches.is_empty();
+        let limit = is_limited.then_some(spec.max_context.unwrap_or(MAX_CONTEXT))?;
         let fits = |context| self.at(context).total_bytes.is_some_and(|bytes| bytes <= budget);
         let (mut low, mut high) = (0, limit.clamp(1, MAX_CONTEXT));
         while low < high {
@@ -391,7 +391,7 @@ impl Memory {
     pub fn add_quantizations(&mut self, found: Vec<(String, RepoPath, u64)>) {
         let (cache, context) = (self.sequence_bytes(), self.context);
         let is_too_long = self.max_context().is_some_and(|maximum| context > maximum);
-        let cache = cache.filter(|_| !is_too_long);
+        let cache = if is_too_long { None } else { cache };
         let Some(fit) = &mut self.fit else { return };
         let quantizations = found.into_iter().map(|(quantization, path, weight_bytes)| {
             let total_bytes = cache.and_then(|cache| cache.checked_add(weight_bytes));
@@ -405,25 +405,26 @@ impl Memory {
 
     /// Returns the sizes over all layers.
     fn sizes(&self) -> Result<Sizes, CacheError> {
-        let layout = self.layout.as_ref().map_err(CacheError::clone)?;
+        let spec = self.spec.as_ref().map_err(CacheError::clone)?;
         let engine = self.options.engine;
         let no_rule = CacheError::NoEngineRule { engine: engine.name() };
-        if engine == Engine::Vllm && !layout.caches.is_empty() {
-            let Some(layers) = &layout.vllm else { return Err(no_rule) };
+        if engine == Engine::Vllm && !spec.caches.is_empty() {
+            let Some(layers) = &spec.vllm else { return Err(no_rule) };
             return self.vllm_sizes(layers.as_ref().map_err(CacheError::clone)?).ok_or(no_rule);
         }
-        if engine != Engine::Stored && layout.is_specific {
+        if engine != Engine::Stored && spec.is_specific {
             return Err(no_rule);
         }
         let batch = self.options.batch.unwrap_or(1);
         let (mut stored, mut state) = (CacheSize::default(), CacheSize::default());
-        for cache in &layout.caches {
-            let tokens = engine.tokens(cache, layout.is_gguf, self.context);
-            let tokens = tokens.filter(|_| engine.supports(self.cache_dtype, cache.elements));
+        for cache in &spec.caches {
+            let tokens = engine.tokens(cache, spec.is_gguf, self.context);
+            let tokens =
+                if engine.supports(self.cache_dtype, cache.elements) { tokens } else { None };
             let tokens = tokens.ok_or_else(|| no_rule.clone())?;
             let (size, dtype) = match cache.kind {
                 CacheKind::State => (&mut state, CacheDtype::F32),
-                CacheKind::Fixed => (&mut state, layout.dtype.unwrap_or(CacheDtype::F16)),
+                CacheKind::Fixed => (&mut state, spec.dtype.unwrap_or(CacheDtype::F16)),
                 _ => (&mut stored, self.cache_dtype),
             };
             size.add([tokens, cache.layers, cache.elements, batch], dtype)
@@ -462,11 +463,11 @@ pub enum ContextSource {
 /// The answer to the question whether a model fits into a memory.
 ///
 /// ```
-/// use hf_meta_count::memory::{CacheLayout, Memory, MemoryOptions};
+/// use hf_meta_count::memory::{CacheSpec, Memory, MemoryOptions};
 ///
 /// let config = br#"{"model_type":"llama","dtype":"bfloat16","max_position_embeddings":8192}"#;
 /// let options = MemoryOptions { budget: Some(16_000_000_000), ..MemoryOptions::default() };
-/// let memory = Memory::new(13_500_000_000, CacheLayout::from_config_json(config), options);
+/// let memory = Memory::new(13_500_000_000, CacheSpec::from_config_json(config), options);
 /// let fit = memory.fit.unwrap();
 /// assert_eq!((fit.fits, fit.longest_context), (Some(false), Some(4_768)));
 /// ```
@@ -520,7 +521,7 @@ impl Fit {
         } else {
             fits(memory.weight_bytes, memory.total_bytes, usable)
         };
-        let unknown = memory.unknown.clone().filter(|_| fits.is_none());
+        let unknown = if fits.is_none() { memory.unknown.clone() } else { None };
         let batch = memory.options.batch.unwrap_or(1);
         let sequences = memory.sequence_bytes().and_then(|bytes| {
             let free = u128::from(usable.saturating_sub(memory.weight_bytes));

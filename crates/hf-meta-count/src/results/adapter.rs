@@ -343,27 +343,33 @@ impl Adapter {
         let is_peft = configs.iter().any(|config| json.is_some() && config.method().is_some());
         adapter.format = if is_peft { "peft" } else { format(&found) };
         let tensors = || all_tensors(headers).map(|(name, tensor)| (name.to_owned(), tensor.shape));
-        let stored = json.as_deref().filter(|_| is_peft);
+        let stored = if is_peft { json.as_deref() } else { None };
         adapter.stored =
             stored.map(|json| StoredAdapter { json: json.to_vec(), tensors: tensors().collect() });
         adapter.add_configs(&configs);
         let base = ["ss_base_model_version", "modelspec.architecture", "ss_sd_model_name"];
         let mut base = base.iter().filter_map(|key| metadata(headers, key));
         adapter.base_model = adapter.base_model.or_else(|| base.next().map(clip));
-        let has_alpha = |module: &AdaptedModule<'_>| {
-            module.method.parts.iter().any(|part| matches!(part.name, "alpha" | "lora_A"))
-        };
-        let is_stored = |module: &AdaptedModule<'_>| module.parts.contains_key("alpha");
-        let modules = || found.modules.values();
-        let stated = metadata(headers, "ss_network_alpha");
-        let stated = stated.and_then(|text| serde_json::from_str::<f64>(text).ok());
-        adapter.alpha_source = adapter.alpha_source.or(if modules().any(is_stored) {
-            adapter.alphas.extend(stated);
-            Some(if stated.is_some() { "stated" } else { "tensors" })
-        } else {
-            modules().any(has_alpha).then_some("rank").filter(|_| configs.is_empty())
-        });
+        adapter.add_alpha(&found, headers, configs.is_empty());
         (adapter.modules > 0 || json.is_some()).then_some(adapter)
+    }
+
+    /// Adds `alpha`, and its source if the configuration states none. `is_unstated` is true without a configuration.
+    fn add_alpha(&mut self, found: &AdapterModules<'_>, headers: &Headers, is_unstated: bool) {
+        let is_stored = found.modules.values().any(|module| module.parts.contains_key("alpha"));
+        let stated = if is_stored { metadata(headers, "ss_network_alpha") } else { None };
+        let stated = stated.and_then(|text| serde_json::from_str::<f64>(text).ok());
+        self.alphas.extend(stated);
+        let mut parts = found.modules.values().flat_map(|module| &module.method.parts);
+        let has_alpha = parts.any(|part| matches!(part.name, "alpha" | "lora_A"));
+        let source = match (is_stored, stated) {
+            (true, Some(_)) => Some("stated"),
+            (true, None) => Some("tensors"),
+            // Loaders then scale by the rank.
+            (false, _) if is_unstated && has_alpha => Some("rank"),
+            (false, _) => None,
+        };
+        self.alpha_source = self.alpha_source.or(source);
     }
 
     fn add_configs(&mut self, configs: &[AdapterConfig<'_>]) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::count::name_pattern::{NamePattern, common_name, compare_parts, parts};
+use crate::count::names::pattern::{NamePattern, common_name, compare_parts, parts};
 use crate::count::{is_packed_weight, module_of};
 use crate::results::{CountReport, Weights};
 use hf_meta_format::base::sort::{Ordered, sort_by};

@@ -31,10 +31,10 @@ pub use self::verified::{
 };
 
 use crate::count::{CountBreakdown, ParameterCount};
-use crate::memory::{CacheError, CacheLayout, Memory, MemoryComponent, MemoryOptions};
+use crate::memory::{CacheError, CacheSpec, Memory, MemoryComponent, MemoryOptions};
 use hf_meta_format::CommitSha;
 use hf_meta_format::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
-use hf_meta_format::formats::weight_sets::{Layout, WeightSet};
+use hf_meta_format::formats::weight_sets::{ListedWeights, WeightSet};
 use hf_meta_format::formats::{Dtype, FileHeader, ModelDescription, RepoPath, WeightsKind};
 
 /// The validated safetensors headers of a repository, with their parameter counts.
@@ -187,10 +187,10 @@ pub struct CountReport {
     /// They are listed if the weights do not have one of the two standard names, or if requested with
     /// `Model::other_sets`.
     pub other_sets: Option<Vec<WeightSet>>,
-    /// The layout of the KV cache: the layers and what they store per token. Present if it follows from a file that the
+    /// The KV cache: the layers and what they store per token. Present if it follows from a file that the
     /// count needed anyway: a GGUF file, or `config.json`
     /// of a quantized model or a mixture of experts.
-    pub layout: Option<Box<CacheLayout>>,
+    pub cache_spec: Option<Box<CacheSpec>>,
     /// The description of the weights as an adapter; `None` for other weights.
     pub adapter: Option<Box<Adapter>>,
     /// The memory that the model needs, if it was requested with `Count::memory`.
@@ -222,13 +222,13 @@ impl CountReport {
     /// report describes, has the size of its tensors; the others have the sizes of their files.
     pub(crate) fn quantizations(
         &self,
-        layout: &Layout,
+        listed: &ListedWeights,
         read: &RepoPath,
     ) -> Vec<(String, RepoPath, u64)> {
         let Some(model) = &self.model else { return Vec::new() };
         let is_model =
             |set: &&WeightSet| set.kind == WeightsKind::Model && set.format == self.format;
-        let sets = layout.sets.iter().filter(is_model).filter_map(|set| {
+        let sets = listed.sets.iter().filter(is_model).filter_map(|set| {
             let is_read = set.path == *read;
             let name =
                 set.quantization.as_ref().or(model.file_type.as_ref().filter(|_| is_read))?;
@@ -243,10 +243,10 @@ impl CountReport {
     pub fn add_memory(
         &mut self,
         path: &RepoPath,
-        cache: Result<CacheLayout, CacheError>,
+        cache: Result<CacheSpec, CacheError>,
         options: MemoryOptions,
         others: Vec<MemoryComponent>,
-        layout: Option<&Layout>,
+        listed: Option<&ListedWeights>,
     ) {
         let weight_bytes = self.breakdown.model_bytes();
         let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
@@ -258,8 +258,8 @@ impl CountReport {
         if sizes.len() > 1 {
             memory.components = sizes;
         }
-        if let Some(layout) = layout {
-            memory.add_quantizations(self.quantizations(layout, path));
+        if let Some(listed) = listed {
+            memory.add_quantizations(self.quantizations(listed, path));
         }
         self.memory = Some(Box::new(memory));
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::count::name_pattern::{compare_parts, number, parts, ranges};
+use crate::count::names::pattern::{compare_parts, number, parts, ranges};
 use crate::results::Weights;
 use hf_meta_format::base::sort::{sort_by, sort_by_key};
 use hf_meta_format::formats::{Dtype, TensorInfo};

@@ -8,7 +8,7 @@ use super::index_check::{self, IndexCheck, check_count};
 use super::pickle_findings::PickleFindings;
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
-use crate::memory::{CacheError, CacheLayout, MemoryOptions};
+use crate::memory::{CacheError, CacheSpec, MemoryOptions};
 use crate::results::adapter::{self, Adapter};
 use crate::results::{
     CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
@@ -66,7 +66,7 @@ pub struct ReportBuilder {
     pub(crate) declared_total: Option<u64>,
     /// The description of the model, with the path of its file. The first file of a split model has the complete one.
     model: Option<(RepoPath, ModelDescription)>,
-    pub(crate) cache: Option<Result<CacheLayout, CacheError>>,
+    pub(crate) cache: Option<Result<CacheSpec, CacheError>>,
     /// The first file whose content is in another format than its name says, and the name of the format.
     misnamed: Option<(RepoPath, &'static str)>,
     is_adapter: bool,
@@ -87,7 +87,7 @@ pub struct BuiltReport {
 }
 
 /// The counts of a weight set, and the cache of its model, if it is known.
-pub type CountedReport = (BuiltReport, CountReport, Result<CacheLayout, CacheError>);
+pub type CountedReport = (BuiltReport, CountReport, Result<CacheSpec, CacheError>);
 
 impl ReportBuilder {
     /// Creates a builder for a single file. `keep_headers` makes the headers part of the result.
@@ -141,7 +141,7 @@ impl ReportBuilder {
             && self.model.as_ref().is_none_or(|(first, _)| shard < *first)
         {
             self.model = Some((shard.clone(), model.clone()));
-            self.cache = header.metadata().map(CacheLayout::from_gguf);
+            self.cache = header.metadata().map(CacheSpec::from_gguf);
         }
         if self.files == 1 {
             self.is_adapter = adapter::is_adapter(&shard, &header);
@@ -225,9 +225,9 @@ impl ReportBuilder {
         let cache = built.builder.cache.clone().unwrap_or_else(|| {
             let json = config.json.as_deref().ok_or(CacheError::NoConfig)?;
             let recipe = config.configs.recipe.as_deref();
-            CacheLayout::with_recipe(json, recipe, &memory.unwrap_or_default())
+            CacheSpec::with_recipe(json, recipe, &memory.unwrap_or_default())
         });
-        report.layout = cache.clone().ok().map(Box::new);
+        report.cache_spec = cache.clone().ok().map(Box::new);
         report.findings.extend(config.finding);
         Ok((built, report, cache))
     }
@@ -280,7 +280,7 @@ impl BuiltReport {
             declared_total,
             findings,
             other_sets: None,
-            layout: None,
+            cache_spec: None,
             adapter: self.adapter.clone(),
             memory: None,
             fetch: FetchStats { weight_bytes, ..FetchStats::default() },
@@ -292,7 +292,7 @@ impl BuiltReport {
     /// were read, and then the findings about pickles, errors first.
     pub(crate) fn header_findings(&self, is_complete: bool) -> Vec<Finding> {
         let ReportBuilder { model, files, tensors, .. } = &self.builder;
-        let model = model.as_ref().filter(|_| is_complete);
+        let model = if is_complete { model.as_ref() } else { None };
         let declared = model.map_or([None; 2], |(_, model)| [model.files, model.tensors]);
         let found = [("files", *files as u64), ("tensors", *tensors)];
         let wrong = declared.into_iter().zip(found).filter_map(|(declared, (unit, found))| {

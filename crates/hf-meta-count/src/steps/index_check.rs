@@ -111,7 +111,10 @@ impl IndexCheck {
         let as_bits = tensor_bytes.saturating_sub(bool_bytes).saturating_add(bool_bytes / 8);
         let is_wrong = |declared: &u64| ![tensor_bytes, as_bits].contains(declared);
         let declared = index.total_size().filter(is_wrong);
-        if let Some(declared) = declared.filter(|_| is_complete && unindexed.is_empty()) {
+        if is_complete
+            && unindexed.is_empty()
+            && let Some(declared) = declared
+        {
             findings.push(Finding::TotalSizeMismatch { declared, found: tensor_bytes });
         }
         findings

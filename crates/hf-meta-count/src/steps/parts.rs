@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::results::Finding;
 use hf_meta_format::base::json_object::{JsonObject, parse, read, standard_json};
 use hf_meta_format::base::sort::sort_by_key;
-use hf_meta_format::formats::weight_sets::{Layout, PIPELINE};
+use hf_meta_format::formats::weight_sets::{ListedWeights, PIPELINE};
 use hf_meta_format::formats::{RepoPath, clip};
 
 /// A part of a repository.
@@ -140,12 +140,12 @@ impl Parts {
 
     /// Returns a finding for each file that a part needs, and that is not in a list of files. `index` is the path of the list
     /// of parts.
-    pub(crate) fn missing(&self, index: &RepoPath, layout: &Layout) -> Vec<Finding> {
+    pub(crate) fn missing(&self, index: &RepoPath, listed: &ListedWeights) -> Vec<Finding> {
         /// Files that every copy has, unless it is of weights and their configuration alone, which other loaders read.
         const COPIED: [&str; 2] = ["tokenizer_config.json", "sentence_bert_config.json"];
 
         let root = index.folder();
-        let has = |name: &&str| layout.has_config(&RepoPath::join(root.as_ref(), name));
+        let has = |name: &&str| listed.has_config(&RepoPath::join(root.as_ref(), name));
         let is_whole = COPIED.iter().any(has);
         let mut findings = Vec::new();
         for part in &self.parts {
@@ -157,15 +157,15 @@ impl Parts {
             let lacks_config = |name: &'static str| {
                 let path = RepoPath::join(part.folder.as_ref(), name);
                 let file = clip(path.as_str());
-                (!layout.has_config(&path))
+                (!listed.has_config(&path))
                     .then_some(Finding::MissingConfig { file, loader: part.loader })
             };
             match part.needs {
                 Needs::Nothing => {}
                 Needs::Config(_) if !is_whole => {}
-                Needs::Anything if folder.is_empty() || layout.has_component(folder) => {}
+                Needs::Anything if folder.is_empty() || listed.has_component(folder) => {}
                 Needs::Anything => findings.push(missing()),
-                Needs::Weights(_) if !layout.has_weights(folder, &self.others(folder)) => {
+                Needs::Weights(_) if !listed.has_weights(folder, &self.others(folder)) => {
                     findings.push(missing());
                 }
                 Needs::Config(name) | Needs::Weights(name) => {

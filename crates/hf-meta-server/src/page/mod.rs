@@ -217,7 +217,7 @@ fn result(urls: &PageUrls<'_>, view: &PageView<'_>) -> Markup {
         LookupResult::Counted(counted) => Some(MetricValues::from_report(&counted.report)),
         LookupResult::Failed(failure) => failure.reported(),
     };
-    let weights = view.weights.filter(|_| values.is_some() || view.is_pending());
+    let weights = if values.is_some() || view.is_pending() { view.weights } else { None };
     html! {
         @if let LookupResult::Failed(failure) = view.result { (notice(view, failure)) }
         @if let Some(weights) = weights {

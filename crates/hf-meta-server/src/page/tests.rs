@@ -7,7 +7,7 @@ use hf_meta_badge::{Color, Logo, Style};
 use hf_meta_count::count::Configs;
 use hf_meta_count::results::CountReport;
 use hf_meta_count::steps::ReportBuilder;
-use hf_meta_format::formats::weight_sets::{Layout, ListedFile};
+use hf_meta_format::formats::weight_sets::{ListedFile, ListedWeights};
 use hf_meta_format::formats::{Formats, RepoPath};
 
 /// Text that breaks out of markup unless it is escaped.
@@ -35,7 +35,7 @@ fn choice(text: &str, count: usize) -> Failure {
         size: 9,
     };
     let files: Vec<_> = (0..count).map(file).collect();
-    let sets = Layout::new(Formats::built_in(), None, &files).sets;
+    let sets = ListedWeights::new(Formats::built_in(), None, &files).sets;
     let mut failure = Failure::invalid("invalid name", text);
     failure.sets = sets;
     failure

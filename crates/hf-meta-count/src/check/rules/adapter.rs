@@ -130,15 +130,7 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
         check_dora(config, adapter, found);
     }
     let targets = check_targets(config, &modules, found);
-    let has_default = matches!(&*method, "lora" | "loha" | "lokr");
-    let key = if method == "adalora" { "init_r" } else { "r" };
-    let rank = match config.raw(key).map(|value| (value, number(value))) {
-        None if has_default => PEFT_DEFAULT,
-        None => return,
-        Some((_, Some(rank @ 1..))) => rank,
-        Some((_, Some(0))) if !has_default => return,
-        Some((value, _)) => return found.add_invalid(key, value.get()),
-    };
+    let Some((key, rank)) = stated_rank(config, &method, found) else { return };
     let pattern = config.get::<JsonObject<'_>>("rank_pattern").unwrap_or_default();
     // AdaLoRA lists the parts of each rank that it keeps.
     if method == "adalora" && pattern.entries().next().is_some() {
@@ -162,6 +154,28 @@ fn check_config(config: &AdapterConfig<'_>, adapter: &AdapterModules<'_>, found:
         }
     };
     check_ranks(&modules, rank, found);
+}
+
+/// Returns the rank that the configuration of a method states for all modules, with its key; `None` if it states none, or
+/// one that is invalid.
+fn stated_rank(
+    config: &AdapterConfig<'_>,
+    method: &str,
+    found: &mut Mismatches,
+) -> Option<(&'static str, u64)> {
+    let has_default = matches!(method, "lora" | "loha" | "lokr");
+    let key = if method == "adalora" { "init_r" } else { "r" };
+    match config.raw(key).map(|value| (value, number(value))) {
+        None if has_default => Some((key, PEFT_DEFAULT)),
+        None => None,
+        Some((_, Some(rank @ 1..))) => Some((key, rank)),
+        // The method has no rank.
+        Some((_, Some(0))) if !has_default => None,
+        Some((value, _)) => {
+            found.add_invalid(key, value.get());
+            None
+        }
+    }
 }
 
 /// Finds a configuration without the method, next to names that PEFT writes. `PeftModel.from_pretrained` looks it up first.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::adapter::{CLASSIFIERS, Targets};
 use super::stored_modules::{OTHER_NAMES, is_expert};
 use super::{MismatchKind, Mismatches, sides_text};
-use crate::count::name_pattern::NamePattern;
+use crate::count::names::pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
 use crate::results::adapter::{Adapter, AdapterConfig, PEFT_PREFIX, StoredAdapter, configs};
 use crate::results::diff::RenamedPrefix;

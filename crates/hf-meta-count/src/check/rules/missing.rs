@@ -6,8 +6,8 @@ use super::MismatchKind;
 use super::config::{ModelCheck, wrong_side};
 use super::stored_modules::{is_expert, is_feed_forward, parent};
 use crate::architectures::architecture::text_of;
-use crate::architectures::layout::{Group, GroupRule, LayoutEntry, Place};
-use crate::count::name_pattern::NamePattern;
+use crate::architectures::blueprint::{BlueprintEntry, Group, GroupRule, Place};
+use crate::count::names::pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
 use crate::results::text::counted;
 use hf_meta_format::base::sort::Ordered;
@@ -30,7 +30,7 @@ impl ModelCheck<'_, '_, '_> {
                 }
                 let wanted = self.wanted_groups(&children, parent, place);
                 missing.extend(needed.iter().map(|entry| (*entry, place)).filter(|&(entry, _)| {
-                    let LayoutEntry { is_required, group, .. } = self.layout.entries[entry];
+                    let BlueprintEntry { is_required, group, .. } = self.layout.entries[entry];
                     (is_required || group.is_some_and(|group| wanted.contains(&group)))
                         && !self.is_stored(entry, place)
                         && !self.is_elsewhere(entry, place)
@@ -89,7 +89,7 @@ impl ModelCheck<'_, '_, '_> {
                 // Backbones return what their blocks compute, without the layers after the last one.
                 _ => entry.depth == 0 && !entry.is_list && is_class("Backbone"),
             };
-        if entry.is_head && !self.has_head || is_left_out {
+        if entry.is_head && !self.has_head || is_left_out || self.is_in_spare_stage(entry) {
             return true;
         }
         let name = self.name(entry, Place::default());
@@ -111,6 +111,20 @@ impl ModelCheck<'_, '_, '_> {
             }
             _ => false,
         }
+    }
+
+    /// Returns whether a module is in a stage after the last one. The layouts of vision models have four stages, as published
+    /// models have, and the configuration states the length of each.
+    fn is_in_spare_stage(&self, entry: &BlueprintEntry) -> bool {
+        const LISTS: [&str; 4] = ["block", "blocks", "layers", "stages"];
+
+        let segments: Vec<_> = entry.path.split('.').collect();
+        let mut pairs = segments.windows(2).filter(|pair| LISTS.contains(&pair[0]));
+        let Some(stage) = pairs.find_map(|pair| pair[1].parse::<usize>().ok()) else {
+            return false;
+        };
+        let depths = self.layout.scopes[entry.scope].object.get::<Vec<u64>>("depths");
+        depths.is_some_and(|depths| !depths.is_empty() && stage >= depths.len())
     }
 
     /// Returns whether the model class has no module with a path, although the layout, which is that of another class, has.
@@ -242,7 +256,7 @@ impl ModelCheck<'_, '_, '_> {
         place: Place,
         siblings: &[(&'n str, Vec<u64>)],
     ) -> Option<&'n str> {
-        let LayoutEntry { formulas, is_list, .. } = self.layout.entries[entry];
+        let BlueprintEntry { formulas, is_list, .. } = self.layout.entries[entry];
         if is_list || formulas == "_" || siblings.is_empty() {
             return None;
         }

@@ -3,7 +3,7 @@
 use super::stored_modules::StoredModules;
 use super::{MismatchKind, Mismatches};
 use crate::architectures::architecture::text_of;
-use crate::architectures::layout::ModelLayout;
+use crate::architectures::blueprint::Blueprint;
 use crate::base::model_config::{ModelConfig, NestedModel};
 use hf_meta_format::base::json_object::JsonObject;
 use hf_meta_format::formats::{FileHeader, Headers, clip};
@@ -121,6 +121,18 @@ impl<'a> ModelClass<'a> {
         Some(Self { architecture, key, object, names, custom, is_stated })
     }
 
+    /// Returns the class of a part of a file without configuration. Messages name the kind of the file.
+    pub(super) fn of_file(kind: &'static str) -> Self {
+        Self {
+            architecture: format!("single-file:{kind}"),
+            key: kind,
+            object: JsonObject::default(),
+            names: Vec::new(),
+            custom: None,
+            is_stated: false,
+        }
+    }
+
     /// Returns the name of the architecture without that of its library.
     pub(super) fn shown(&self) -> &str {
         self.architecture.split_once(':').map_or(&*self.architecture, |(_, name)| name)
@@ -134,7 +146,7 @@ impl<'a> ModelClass<'a> {
     /// loaders have other names.
     pub(super) fn check_names(
         &self,
-        layout: &ModelLayout<'_>,
+        layout: &Blueprint<'_>,
         stored: &StoredModules<'_>,
         loaded: LoadedAs,
         is_mlx: bool,
@@ -170,7 +182,7 @@ impl<'a> ModelClass<'a> {
     }
 
     /// Returns whether the class has the head of a layout. Only models of transformers have several classes.
-    pub(super) fn has_head(&self, layout: &ModelLayout<'_>) -> bool {
+    pub(super) fn has_head(&self, layout: &Blueprint<'_>) -> bool {
         self.ends_with(layout.head_class) || self.architecture.contains(':')
     }
 

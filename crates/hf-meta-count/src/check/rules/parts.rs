@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MismatchKind, Mismatches};
-use crate::count::name_pattern::NamePattern;
+use crate::count::names::pattern::NamePattern;
 use crate::count::{Component, NamePatterns};
 use hf_meta_format::base::sort::Ordered;
 use hf_meta_format::formats::{Headers, all_tensors};

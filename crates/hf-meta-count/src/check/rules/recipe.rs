@@ -9,10 +9,10 @@ use super::Mismatches;
 use crate::architectures::architecture::positive;
 use crate::base::model_config::ModelConfig;
 use crate::count::config::{
-    HF_QUANT_CONFIG, KnownSides, MODELOPT_PARTS, MetadataShapes, ModuleEntries, Pattern,
+    HF_QUANT_CONFIG, Key, KnownSides, MODELOPT_PARTS, MetadataShapes, ModuleEntries, Pattern,
     QUANTIZE_CONFIG, Schemes,
 };
-use crate::count::name_pattern::NamePattern;
+use crate::count::names::pattern::NamePattern;
 use crate::count::{
     Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
     container_bits, evaluate, split_name,
@@ -30,14 +30,14 @@ const FORMATS: [&str; 5] =
 const MLX: &str = "mlx";
 
 /// The keys of whole numbers and flags in declarations of layouts.
-const NUMBERS: [&str; 7] = [
-    "load_in_4bit",
-    "zero_point",
-    "num_codebooks",
-    "nbits_per_codebook",
-    "in_group_size",
-    "out_group_size",
-    "axis",
+const NUMBERS: [Key; 7] = [
+    Key::LoadIn4Bit,
+    Key::ZeroPoint,
+    Key::Codebooks,
+    Key::CodebookBits,
+    Key::InGroupSize,
+    Key::OutGroupSize,
+    Key::Axis,
 ];
 
 /// The methods whose loaders do not quantize plain weights.
@@ -92,77 +92,167 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
     let config: ModelConfig<'_> = parse(&json).ok()?;
     let whole = || configs.recipe.as_ref().and_then(|_| parse(&json).ok());
     let section = config.quantization_sections().next().or_else(whole)?;
-    let mut policy = RecipePolicy::new(&section, configs)?;
-    // SDNQ leaves small modules as they are.
-    let minimum = |key: &str| section.number(key).unwrap_or_default();
-    let [elements, side] = ["minimum_allowed_numel", "minimum_allowed_channel_size"].map(minimum);
-    let is_small = |tensor: &TensorInfo| {
-        tensor.elements() < Some(elements) || tensor.shape.iter().any(|length| *length < side)
-    };
     let recipe = read_recipe(&section, configs);
     let shapes = MetadataShapes::default();
-    let known = KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None };
-    let mut found = Mismatches::default();
-    let (mut stacks, mut plain) = (BTreeSet::new(), Vec::new());
-    let is_dense = recipe.name.ends_with(":dense");
-    let is_prepacked = PREPACKED.contains(&&*recipe.method) && !is_dense;
-    let is_4bit = recipe.numbers.get("load_in_4bit") == Some(&1);
-    // True if nothing is packed, although loaders expect it.
-    let mut is_unquantized = is_prepacked || is_4bit;
-    let (mut names, mut has_packed_experts) = (NamePatterns::default(), false);
-    for (&name, tensors) in &modules(headers) {
-        let weights = tensors.iter().find(|(component, _)| component.is_weights());
-        is_unquantized &= tensors.iter().all(|(component, tensor)| {
+    let mut check = RecipeCheck {
+        policy: RecipePolicy::new(&section, configs)?,
+        known: KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None },
+        layers: positive(config.text_model(), "layers").map(|(_, layers)| layers),
+        is_4bit: recipe.numbers.get(&Key::LoadIn4Bit) == Some(&1),
+        recipe,
+        names: NamePatterns::default(),
+        found: Mismatches::default(),
+    };
+    let modules = modules(headers);
+    let packed = check.check_packed(&modules);
+    let is_unquantized = check.is_unquantized(&modules);
+    check.check_plain(&modules, &packed, is_unquantized, &SmallModules::new(&section));
+    Some(check.found)
+}
+
+/// The modules that SDNQ leaves as they are, because packing them saves little.
+struct SmallModules {
+    /// The minimum number of elements of a packed module.
+    min_elements: u64,
+    /// The minimum length of a side of a packed module.
+    min_side: u64,
+}
+
+impl SmallModules {
+    fn new(section: &JsonObject<'_>) -> Self {
+        let minimum = |key: &str| section.number(key).unwrap_or_default();
+        Self {
+            min_elements: minimum("minimum_allowed_numel"),
+            min_side: minimum("minimum_allowed_channel_size"),
+        }
+    }
+
+    fn contain(&self, tensor: &TensorInfo) -> bool {
+        tensor.elements() < Some(self.min_elements)
+            || tensor.shape.iter().any(|length| *length < self.min_side)
+    }
+}
+
+/// A comparison of a model with its recipe.
+struct RecipeCheck<'a> {
+    recipe: Recipe,
+    policy: RecipePolicy<'a>,
+    known: KnownSides<'a>,
+    /// The number of layers. The layers after the last one draft tokens.
+    layers: Option<u64>,
+    /// True for 4 bits of bitsandbytes, which packs every linear module.
+    is_4bit: bool,
+    names: NamePatterns,
+    found: Mismatches,
+}
+
+/// The places of packed modules. A plain module at such a place is suspicious.
+#[derive(Default)]
+struct PackedPlaces {
+    /// The names of stacks of layers, up to the first number.
+    stacks: BTreeSet<String>,
+    has_experts: bool,
+}
+
+impl RecipeCheck<'_> {
+    /// Returns whether nothing is packed, although the loaders of the recipe expect it.
+    fn is_unquantized(&self, modules: &Modules<'_>) -> bool {
+        let is_dense = self.recipe.name.ends_with(":dense");
+        let is_prepacked = PREPACKED.contains(&&*self.recipe.method) && !is_dense;
+        let is_plain = |(component, tensor): &ComponentTensor| {
             (component.is_plain() || component.name == "bias") && !is_narrow(tensor)
-        });
-        let Some((component, tensor)) = weights else { continue };
-        let pattern = NamePattern::new(name).text;
-        let is_expert = names.read(name).is_routed(tensor);
-        if is_packed(component, tensor) {
-            has_packed_experts |= is_expert;
+        };
+        (is_prepacked || self.is_4bit) && modules.values().flatten().all(is_plain)
+    }
+
+    /// Compares the parts of packed modules with the recipe. Returns the places of these modules.
+    fn check_packed(&mut self, modules: &Modules<'_>) -> PackedPlaces {
+        let mut places = PackedPlaces::default();
+        for (&name, tensors) in modules {
+            let Some((component, tensor)) = weights(tensors) else { continue };
+            if !is_packed(component, tensor) {
+                continue;
+            }
+            places.has_experts |= self.names.read(name).is_routed(tensor);
+            places.stacks.extend(stack(name));
             let module = Module { name, tensors };
-            let mut schemes = policy.schemes.of_module(name);
-            let differences = evaluate(&recipe, &module, known, &mut schemes);
-            for Difference { kind, part, keys } in differences {
+            let mut schemes = self.policy.schemes.of_module(name);
+            for difference in evaluate(&self.recipe, &module, self.known, &mut schemes) {
+                let Difference { kind, part, keys } = difference;
                 let (kind, expected, stored) = mismatch(kind);
-                found.add(kind, &format!("{name}{part}"), &keys, expected, stored);
+                self.found.add(kind, &format!("{name}{part}"), &keys, expected, stored);
             }
-            if let Some(key) = policy.ignores(name) {
-                found.add(MismatchKind::PackedIgnored, name, key, "plain", component.name);
+            if let Some(key) = self.policy.ignores(name) {
+                self.found.add(MismatchKind::PackedIgnored, name, key, "plain", component.name);
             }
-            stacks.extend(pattern.split_once('#').map(|(stack, _)| stack.to_owned()));
-        } else if component.name == "weight" && tensor.shape.len() == 2 && !is_small(tensor) {
-            plain.push((name, pattern, is_expert));
+        }
+        places
+    }
+
+    /// Finds modules that the recipe packs, and that are plain.
+    fn check_plain(
+        &mut self,
+        modules: &Modules<'_>,
+        packed: &PackedPlaces,
+        is_unquantized: bool,
+        small: &SmallModules,
+    ) {
+        for (&name, tensors) in modules {
+            let Some((component, tensor)) = weights(tensors) else { continue };
+            let is_matrix = component.name == "weight" && tensor.shape.len() == 2;
+            if is_packed(component, tensor) || !is_matrix || small.contain(tensor) {
+                continue;
+            }
+            let Some(stack) = stack(name) else { continue };
+            // transformers keeps the experts of a layer in stacked parameters and stores them one by one. Libraries for
+            // linear layers leave such parameters as they are.
+            let may_be_packed = packed.has_experts || !self.names.read(name).is_routed(tensor);
+            let is_inside = may_be_packed && is_linear(name) && packed.stacks.contains(&stack);
+            let is_candidate = is_inside || is_unquantized && self.has_bits(name);
+            if is_candidate && !self.is_draft(name) && self.policy.selects(name) {
+                let kind = MismatchKind::UnquantizedModule;
+                self.found.add(kind, name, "quantization_config", "packed", "plain");
+            }
         }
     }
-    let layers = positive(config.text_model(), "layers").map(|(_, layers)| layers);
-    for (module, pattern, is_expert) in plain {
-        // transformers keeps the experts of a layer in stacked parameters and stores them one by one. Libraries for linear
-        // layers leave such parameters as they are.
-        let may_be_packed = has_packed_experts || !is_expert;
-        let last = module.rsplit('.').next().unwrap_or_default();
-        // The classes of sparse attention keep `indexer.weights_proj` (`_keep_in_fp32_modules` of transformers 5.24).
-        let is_linear =
-            last.ends_with("_proj") && last != "weights_proj" || last.starts_with("in_proj_");
-        let stack = pattern.split_once('#').map(|(stack, _)| stack);
-        let is_inside = may_be_packed && is_linear && stack.is_some_and(|s| stacks.contains(s));
-        let mut has_bits = || is_4bit || policy.schemes.of_module(module).bits().is_some();
-        let is_candidate = is_inside || is_unquantized && stack.is_some() && has_bits();
-        // The layers after the last one draft tokens.
+
+    /// Returns whether the recipe states the bits of a module.
+    fn has_bits(&mut self, module: &str) -> bool {
+        self.is_4bit || self.policy.schemes.of_module(module).bits().is_some()
+    }
+
+    /// Returns whether a module drafts tokens.
+    fn is_draft(&mut self, module: &str) -> bool {
         let number = NamePattern::new(module).numbers.first().map(|number| number.value);
-        let is_draft =
-            names.read(module).is_draft() || layers.is_some_and(|all| number >= Some(all));
-        if is_candidate && !is_draft && policy.selects(module) {
-            let kind = MismatchKind::UnquantizedModule;
-            found.add(kind, module, "quantization_config", "packed", "plain");
-        }
+        let is_beyond = self.layers.is_some_and(|layers| number >= Some(layers));
+        is_beyond || self.names.read(module).is_draft()
     }
-    Some(found)
+}
+
+/// The tensors of all modules, by the names of the modules.
+type Modules<'h> = BTreeMap<&'h str, Vec<ComponentTensor>>;
+
+/// Returns the tensor of a module that contains its weights.
+fn weights(tensors: &[ComponentTensor]) -> Option<&ComponentTensor> {
+    tensors.iter().find(|(component, _)| component.is_weights())
+}
+
+/// Returns the name of the stack of layers that contains a module.
+fn stack(module: &str) -> Option<String> {
+    let pattern = NamePattern::new(module).text;
+    pattern.split_once('#').map(|(stack, _)| stack.to_owned())
+}
+
+/// Returns whether a name is that of a linear layer that libraries pack. The classes of sparse attention keep
+/// `indexer.weights_proj`. Source: `_keep_in_fp32_modules` of the models of transformers 5.24.
+fn is_linear(module: &str) -> bool {
+    let last = module.rsplit('.').next().unwrap_or_default();
+    last.ends_with("_proj") && last != "weights_proj" || last.starts_with("in_proj_")
 }
 
 /// Returns the tensors of all modules.
-fn modules(headers: &Headers) -> BTreeMap<&str, Vec<ComponentTensor>> {
-    let mut modules = BTreeMap::<_, Vec<_>>::new();
+fn modules(headers: &Headers) -> Modules<'_> {
+    let mut modules = Modules::new();
     for (name, tensor) in all_tensors(headers) {
         let (module, component) = split_name(name);
         modules.entry(module).or_default().push((component, tensor));
@@ -213,10 +303,10 @@ fn read_recipe(section: &JsonObject<'_>, configs: &Configs) -> Recipe {
     };
     let block = section.get::<[u64; 2]>("weight_block_size");
     let named = [
-        ("symmetric", flag("weights", "symmetric")),
-        ("dynamic", flag("input_activations", "dynamic")),
-        ("block_rows", block.map(|block| block[0])),
-        ("block_columns", block.map(|block| block[1])),
+        (Key::Symmetric, flag("weights", "symmetric")),
+        (Key::Dynamic, flag("input_activations", "dynamic")),
+        (Key::BlockRows, block.map(|block| block[0])),
+        (Key::BlockColumns, block.map(|block| block[1])),
     ];
     // MLX has biases in this mode, which is the default. Single modules may state another one.
     let is_affine = |(key, value): (&str, &RawValue)| match key {
@@ -224,20 +314,20 @@ fn read_recipe(section: &JsonObject<'_>, configs: &Configs) -> Recipe {
         _ => !value.get().contains("\"mode\""),
     };
     let affine =
-        (method(configs) == MLX && section.entries().all(is_affine)).then_some(("affine", 1));
+        (method(configs) == MLX && section.entries().all(is_affine)).then_some((Key::Affine, 1));
     let named = named.into_iter().filter_map(|(key, value)| Some((key, value?))).chain(affine);
     // HQQ states the packing of all modules in a section of the section.
     let inner = section.get::<JsonObject<'_>>("quant_config").unwrap_or_default();
     let inner = inner.get::<JsonObject<'_>>("weight_quant_params").unwrap_or_default();
     let numbers = NUMBERS.iter().filter_map(|key| {
-        let value = section.raw(key).or_else(|| inner.raw(key))?;
+        let value = section.raw(key.name()).or_else(|| inner.raw(key.name()))?;
         Some((*key, read::<bool>(value).map(u64::from).or_else(|| number(value))?))
     });
     let numbers: BTreeMap<_, _> = named.chain(numbers).ordered();
     let method = method(configs).to_owned();
     let is_format = |text: &String| !text.starts_with(|digit: char| digit.is_ascii_digit());
     let mut formats = FORMATS.iter().filter_map(|key| section.get::<String>(key));
-    let name = match (formats.find(is_format), numbers.get("axis")) {
+    let name = match (formats.find(is_format), numbers.get(&Key::Axis)) {
         (_, Some(axis)) => format!("{method}:axis_{axis}"),
         (Some(format), None) => format!("{method}:{}", format.to_ascii_lowercase()),
         (None, None) => method.clone(),

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::MismatchKind;
-use crate::architectures::layout::{LayoutEntry, ModelLayout, Place};
+use crate::architectures::blueprint::{Blueprint, BlueprintEntry, Place};
+use crate::count::names::is_leftover;
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
 use hf_meta_format::base::sort::sort_by;
 use hf_meta_format::formats::{Headers, TensorInfo, loaded_tensors};
@@ -45,7 +46,7 @@ pub(super) const OTHER_NAMES: [(&str, &str); 12] = [
 
 impl Found {
     /// Finds the module of a tensor that is not a head, also by another name.
-    fn in_model(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
+    fn in_model(layout: &Blueprint<'_>, name: &str) -> Option<Self> {
         Self::new(layout, name, false).or_else(|| {
             OTHER_NAMES.iter().find_map(|(other, known)| {
                 let (outer, inner) = name.split_once(other)?;
@@ -55,19 +56,23 @@ impl Found {
     }
 
     /// Finds the module of a tensor by its name without the prefix of the model.
-    fn new(layout: &ModelLayout<'_>, name: &str, is_head: bool) -> Option<Self> {
+    fn new(layout: &Blueprint<'_>, name: &str, is_head: bool) -> Option<Self> {
         Self::by(name, |module| layout.find(module, is_head))
     }
 
     /// Finds the module of a tensor whose name the loader has changed. The loader adds the prefix of the base model to
     /// names without it.
-    fn renamed(layout: &ModelLayout<'_>, name: &str) -> Option<Self> {
+    fn renamed(layout: &Blueprint<'_>, name: &str) -> Option<Self> {
         let found = Self::by(name, |module| layout.find_renamed(module));
         let outer = || format!("{}{name}", layout.prefix);
         let found = found.or_else(|| Self::by(&outer(), |module| layout.find_renamed(module)));
         found.or_else(|| {
             let inside = name.strip_prefix(layout.prefix).unwrap_or(name);
-            Self::new(layout, inside, false).or_else(|| Self::new(layout, name, true))
+            let found = Self::new(layout, inside, false).or_else(|| Self::new(layout, name, true));
+            let base = Some(&layout.base).filter(|base| !base.is_empty());
+            let found = found.or_else(|| Self::new(layout, &format!("{}{name}", base?), false));
+            // The rules of the class with a head make names of that class, and the layout may be that of its base model.
+            found.or_else(|| Self::new(layout, name.strip_prefix("model.")?, false))
         })
     }
 
@@ -117,8 +122,20 @@ pub(super) struct StoredModules<'h> {
 }
 
 impl<'h> StoredModules<'h> {
-    pub(super) fn new(layout: &ModelLayout<'_>, headers: &'h Headers) -> Self {
-        let tensors = || loaded_tensors(headers);
+    pub(super) fn new(layout: &Blueprint<'_>, headers: &'h Headers) -> Self {
+        let is_described = headers.iter().any(|(_, header)| header.is_self_describing);
+        Self::of_tensors(layout, || loaded_tensors(headers), is_described)
+    }
+
+    /// Finds the modules of some tensors.
+    pub(super) fn of_tensors<T>(
+        layout: &Blueprint<'_>,
+        tensors: impl Fn() -> T,
+        is_described: bool,
+    ) -> Self
+    where
+        T: Iterator<Item = (&'h str, TensorInfo)>,
+    {
         let prefix = prefix(layout, || tensors().map(|(name, _)| name));
         let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
         let count = layout.entries.len();
@@ -127,7 +144,7 @@ impl<'h> StoredModules<'h> {
             head_prefix: head_prefix.to_owned(),
             places: vec![Vec::new(); count],
             biases: vec![Vec::new(); count],
-            is_described: headers.iter().any(|(_, header)| header.is_self_describing),
+            is_described,
             ..Self::default()
         };
         let mut names = NamePatterns::default();
@@ -150,7 +167,7 @@ impl<'h> StoredModules<'h> {
         stored
     }
 
-    fn add(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {
+    fn add(&mut self, layout: &Blueprint<'_>, name: &'h str, tensor: TensorInfo) {
         let Some(found) = self.find(layout, name) else {
             return self.add_unknown(layout, name, tensor);
         };
@@ -173,7 +190,7 @@ impl<'h> StoredModules<'h> {
     }
 
     /// Finds the module of a tensor.
-    fn find(&self, layout: &ModelLayout<'_>, name: &str) -> Option<Found> {
+    pub(super) fn find(&self, layout: &Blueprint<'_>, name: &str) -> Option<Found> {
         let inside = name.strip_prefix(&self.prefix);
         let found = inside.and_then(|name| Found::in_model(layout, name));
         let found =
@@ -182,11 +199,11 @@ impl<'h> StoredModules<'h> {
     }
 
     /// Returns whether a tensor is the weight of a module of the layout.
-    pub(super) fn is_weight(&self, layout: &ModelLayout<'_>, name: &str) -> bool {
+    pub(super) fn is_weight(&self, layout: &Blueprint<'_>, name: &str) -> bool {
         self.find(layout, name).is_some_and(|found| found.part != ModulePart::Bias)
     }
 
-    fn add_unknown(&mut self, layout: &ModelLayout<'_>, name: &'h str, tensor: TensorInfo) {
+    fn add_unknown(&mut self, layout: &Blueprint<'_>, name: &'h str, tensor: TensorInfo) {
         /// The maximum number of unknown tensors. Further ones are ignored.
         const MAX_UNKNOWN: usize = 10_000;
 
@@ -231,7 +248,7 @@ impl<'h> StoredModules<'h> {
     /// the class with the head; transformers loads nothing with another prefix.
     pub(super) fn wrong_prefix(
         &self,
-        layout: &ModelLayout<'_>,
+        layout: &Blueprint<'_>,
         is_by_transformers: bool,
         is_mlx: bool,
     ) -> Option<MismatchKind> {
@@ -248,15 +265,15 @@ impl<'h> StoredModules<'h> {
     }
 
     /// Returns whether no module has a name of the layout, except for a head.
-    pub(super) fn is_other(&self, layout: &ModelLayout<'_>) -> bool {
+    pub(super) fn is_other(&self, layout: &Blueprint<'_>) -> bool {
         let mut entries = layout.entries.iter().zip(&self.places);
         entries.all(|(entry, places)| entry.is_head || places.is_empty())
     }
 
     /// Returns whether most modules have names of the layout, or nearly none has other names.
-    pub(super) fn are_named_as(&self, layout: &ModelLayout<'_>) -> bool {
+    pub(super) fn are_named_as(&self, layout: &Blueprint<'_>) -> bool {
         let all = layout.entries.iter().zip(&self.places);
-        let is_known = |(_, places): &(&LayoutEntry, &Vec<Place>)| !places.is_empty();
+        let is_known = |(_, places): &(&BlueprintEntry, &Vec<Place>)| !places.is_empty();
         let (known, missing): (Vec<_>, Vec<_>) = all
             .filter(|found| if found.0.is_head { is_known(found) } else { found.0.is_required })
             .partition(is_known);
@@ -265,7 +282,7 @@ impl<'h> StoredModules<'h> {
 }
 
 /// Returns the prefix of a model: the one before most names of its layout.
-fn prefix<'h, N>(layout: &ModelLayout<'_>, names: impl Fn() -> N) -> &'h str
+fn prefix<'h, N>(layout: &Blueprint<'_>, names: impl Fn() -> N) -> &'h str
 where
     N: Iterator<Item = &'h str>,
 {
@@ -318,22 +335,6 @@ pub(super) fn is_feed_forward(path: &str) -> bool {
     const PARTS: [&str; 7] = ["expert", "moe", "mlp", "feed_forward", "ffn", "gate", "router"];
 
     PARTS.iter().any(|part| path.contains(part))
-}
-
-/// Returns whether a tensor is one that old versions stored and loaders ignore.
-fn is_leftover(name: &str) -> bool {
-    const ENDS: [&str; 7] = [
-        "inv_freq",
-        "masked_bias",
-        "attn.bias",
-        "attention.bias",
-        "position_ids",
-        "token_type_ids",
-        "num_batches_tracked",
-    ];
-    const ROTARY: &str = "rotary_emb";
-
-    ENDS.iter().any(|end| name.ends_with(end)) || name.contains(ROTARY)
 }
 
 /// Returns the path of the module around a module.

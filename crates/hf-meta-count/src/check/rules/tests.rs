@@ -692,8 +692,8 @@ fn models_inside_each_other_are_read_once() {
         let json = config.as_bytes();
         let configs = Configs::from_config_json(json).unwrap();
         assert_eq!(configs.method(), None);
-        let layout = crate::memory::CacheLayout::from_config_json(json).unwrap();
-        assert_eq!((&*layout.architecture, layout.layers), ("llama", 2), "{key}");
+        let spec = crate::memory::CacheSpec::from_config_json(json).unwrap();
+        assert_eq!((&*spec.architecture, spec.layers), ("llama", 2), "{key}");
         let mut findings = Vec::new();
         crate::check::embeddings::check_embeddings(json, &headers, &mut findings);
         assert_eq!(findings, [], "{key}");

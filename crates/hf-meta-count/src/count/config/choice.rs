@@ -33,7 +33,7 @@ impl<'a> Schemes<'a> {
         let may_be_named = depend_on_name && self.spend(module.len().saturating_mul(ends));
         // compressed-tensors also names classes of modules.
         let is_embedding = || may_be_named && Embedding::is_read_by_rows(module);
-        let class = Some("Embedding").filter(|_| is_embedding());
+        let class = if is_embedding() { Some("Embedding") } else { None };
         let mut keys = Some(module).filter(|_| may_be_named).into_iter().chain(class);
         let named = keys.find_map(|key| modules.named(key).next());
         ModuleSchemes { module, all: self, named, matching: None, depend_on_name }

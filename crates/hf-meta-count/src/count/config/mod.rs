@@ -1,6 +1,7 @@
 //! The content of a model's configuration files that affects a count.
 
 mod choice;
+mod key;
 mod pattern;
 mod schemes;
 mod sides;
@@ -13,6 +14,7 @@ use hf_meta_format::base::json_object::{self, JsonObject, standard_json};
 use hf_meta_format::formats::{DetectedFormat, ModelDescription, clip};
 
 pub(crate) use self::choice::{ModuleSchemes, Schemes};
+pub(crate) use self::key::Key;
 pub(crate) use self::pattern::{ModuleEntries, Pattern};
 pub use self::schemes::ConfigError;
 pub(crate) use self::schemes::{QuantizationConfig, Scheme};

@@ -5,6 +5,7 @@
 
 use thiserror::Error;
 
+use super::key::Key;
 use super::pattern::{ModuleEntries, Pattern};
 use hf_meta_format::base::json_object::{JsonObject, number, read, strings};
 use hf_meta_format::formats::{BlockSize, DetectedFormat, Dtype};
@@ -284,15 +285,15 @@ impl Scheme {
         }
     }
 
-    /// Returns the number under a key.
-    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+    /// Returns the number under a key; `None` for a key that a recipe states for all modules at once.
+    pub(crate) fn number(&self, key: Key) -> Option<u64> {
         match key {
-            "group_size" => self.group_size,
-            "in_features" => self.in_features,
-            "out_features" => self.out_features,
-            "vector_length" => self.vector_length,
-            "block bytes" => self.block.map(|block| block.bytes),
-            "block elements" => self.block.map(|block| block.elements),
+            Key::GroupSize => self.group_size,
+            Key::InFeatures => self.in_features,
+            Key::OutFeatures => self.out_features,
+            Key::VectorLength => self.vector_length,
+            Key::BlockBytes => self.block.map(|block| block.bytes),
+            Key::BlockElements => self.block.map(|block| block.elements),
             _ => None,
         }
     }

@@ -27,7 +27,8 @@ pub(crate) struct ExpertConfig {
     experts: Vec<PerLayer>,
     /// The index of the first draft layer; `None` if no numbered layer is one.
     first_draft: Option<u64>,
-    /// True if the router can choose an expert without parameters.
+    /// True if the router can choose an expert without parameters, as `zero_expert_num` of `LongCat` states
+    /// (`modeling_longcat_flash.py` of transformers 5.24).
     pub(crate) has_zero_experts: bool,
 }
 
@@ -35,7 +36,8 @@ pub(crate) struct ExpertConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PerLayer(Vec<u64>);
 
-/// Architectures with a fixed top-k.
+/// Architectures with a fixed top-k. Source: `SwitchTransformersTop1Router` in `modeling_switch_transformers.py` and
+/// `NllbMoeTop2Router` in `modeling_nllb_moe.py` of transformers 5.24.
 const FIXED_TOP_K: [(&str, u64); 2] = [("switch_transformers", 1), ("nllb-moe", 2)];
 
 impl ExpertConfigs {

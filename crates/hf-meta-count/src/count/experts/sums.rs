@@ -21,8 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::{ExpertConfig, ExpertConfigs};
 use super::{MixtureOfExperts, UnknownActive};
-use crate::count::names::{RoutedExperts, TensorName};
-use crate::count::position::{Embedding, ExpertPart};
+use crate::count::names::{Embedding, ExpertPart, RoutedExperts, TensorName};
 use hf_meta_format::base::sort::Ordered;
 use hf_meta_format::formats::TensorInfo;
 
@@ -69,23 +68,28 @@ impl ExpertSums {
     const MAX_LAYERS: usize = 4096;
     const MAX_GROUPS: usize = 8192;
     const MAX_EXPERTS: usize = 1 << 18;
-    /// The maximum numbers of routers and of stacks per layer, and of experts in a list with an ordinary name.
+    /// The maximum numbers of routers and of stacks per layer. A layer has one router, and a few other matrices whose
+    /// shapes could be those of one.
     const MAX_ROUTERS: usize = 8;
+    /// The maximum number of experts in a list with an ordinary name: as many as Qwen3-Next and `LongCat` have in a layer.
     const MAX_UNNAMED: u64 = 512;
     /// The maximum length of the name of a layer or of an expert group.
     const MAX_NAME_LENGTH: usize = 200;
 
     /// Adds a tensor. The sums cannot overflow, because the total was checked.
     pub(crate) fn add(&mut self, name: &TensorName<'_>, tensor: &TensorInfo, parameters: u64) {
+        // Auxiliary tensors and scalars are not counted, so they are no share of an expert.
         if parameters == 0 {
             return;
         }
+        // A draft head has its own name. A draft layer has a number, which only the configuration explains.
         if name.is_draft() {
             self.draft = self.draft.saturating_add(parameters);
             return;
         }
         let experts = name.experts(tensor);
         self.has_experts |= experts.as_ref().is_some_and(|experts| experts.is_proof);
+        // Sums that lack a tensor are wrong, so nothing is added after a limit was exceeded.
         if !self.is_too_large {
             self.is_too_large = self.add_to_layer(name, tensor, experts, parameters).is_none();
         }
@@ -105,6 +109,8 @@ impl ExpertSums {
         if name.embedding() == Some(Embedding::LookupTable) {
             layer.lookup_tables = layer.lookup_tables.saturating_add(parameters);
         }
+        // The names of routers and experts vary, but a router of [64, 2048] next to a stack of [64, 1024, 2048] is no
+        // coincidence.
         let add = |known: &mut Vec<u64>, size: Option<u64>| {
             let has_room = known.len() < Self::MAX_ROUTERS;
             known.extend(size.filter(|size| has_room && !known.contains(size)));
@@ -114,6 +120,7 @@ impl ExpertSums {
         let Some(RoutedExperts { group, part, is_proof, is_unnamed }) = experts else {
             return Some(());
         };
+        // Most lists in a layer contain no experts. They must not take the room of those that do.
         if let (true, ExpertPart::Numbered(number)) = (is_unnamed, part)
             && (number >= Self::MAX_UNNAMED || self.groups >= Self::MAX_GROUPS / 2)
         {
@@ -177,6 +184,7 @@ impl ExpertSums {
         if !self.has_experts {
             let is_routed =
                 |layer: &LayerSums| layer.routers.iter().any(|e| layer.stacks.contains(e));
+            // A count of all parameters as active would be wrong, and looks right.
             let is_mixture = configs.has_experts || self.layers.iter().any(is_routed);
             return if is_mixture { Err(UnknownActive::NoExperts) } else { Ok(None) };
         }
@@ -196,6 +204,7 @@ impl ExpertSums {
                 layer.add_to(&mut mixture, configs)?;
             }
         }
+        // What remains is used by every token: attention, norms, routers, shared experts and embeddings.
         let rest = total.saturating_sub(mixture.routed).saturating_sub(mixture.draft);
         Ok(Some(MixtureOfExperts { always_active: rest, ..mixture }))
     }
@@ -217,6 +226,7 @@ impl LayerSums {
         mixture: &mut MixtureOfExperts,
         configs: &ExpertConfigs,
     ) -> Result<(), UnknownActive> {
+        // DeepSeek-V3 stores its draft layer as `model.layers.61` behind 61 layers.
         if let (Ok(config), Some(number)) = (configs.find(&self.name), self.number)
             && config.is_draft(number)
         {
@@ -286,10 +296,12 @@ impl ExpertGroup {
         is_chunked: bool,
     ) -> Result<(), UnknownActive> {
         let experts = self.experts(config, layer)?;
+        // The configuration states the number of routed experts, and nothing about adjugate ones.
         let sets = if is_chunked { Some(vec![experts]) } else { config.set_sizes(experts, layer) };
         let sets = sets.ok_or(UnknownActive::ConflictingExpertCount)?;
         let top_k = config.top_k(layer).ok_or(UnknownActive::MissingTopK)?;
         let top_k = if is_chunked { top_k.min(experts) } else { top_k };
+        // The rows of a tensor with all experts have no borders, so they are divided evenly, among one set only.
         let is_divisible =
             self.joint.is_multiple_of(experts) && (self.joint == 0 || sets.len() == 1);
         // Experts of equal size belong to one set.
@@ -310,7 +322,11 @@ impl ExpertGroup {
 
     /// Returns the number of experts, which is at least 1.
     fn experts(&self, config: &ExpertConfig, layer: Option<u64>) -> Result<u64, UnknownActive> {
-        let numbered = Some(self.numbered.len() as u64).filter(|numbered| *numbered > 0);
+        let numbered = match self.numbered.len() as u64 {
+            0 => None,
+            numbered => Some(numbered),
+        };
+        // Both forms in one group, such as numbered weights and stacked biases, must agree.
         let is_equal = |(numbered, stacked)| numbered == stacked;
         if self.has_conflict || !numbered.zip(self.stacked).is_none_or(is_equal) {
             return Err(UnknownActive::ConflictingExpertCount);
@@ -323,6 +339,7 @@ impl ExpertGroup {
 /// Returns the number of parameters per expert. All experts must be of equal size. Without experts, it is 0.
 fn common_size(experts: &[u64]) -> Result<u64, UnknownActive> {
     let size = experts.first().copied().unwrap_or_default();
+    // A gap in the numbers: a file is missing, or pruning removed an expert.
     if experts.contains(&0) {
         return Err(UnknownActive::MissingExperts);
     }

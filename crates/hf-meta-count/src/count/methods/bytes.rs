@@ -6,18 +6,18 @@ use super::prelude::*;
 /// or to `weight_scb` in Moshi. Source: `Params4bit` and `Int8Params` of bitsandbytes 0.50, with
 /// `bnb_4bit_quant_storage`, and `moshi/utils/quantize.py`.
 pub(super) const BITSANDBYTES: Method = Method {
-    names: "bitsandbytes bitsandbytes_4bit bitsandbytes_8bit",
+    names: &["bitsandbytes", "bitsandbytes_4bit", "bitsandbytes_8bit"],
     layouts: &[
         layout("bitsandbytes", &[8], &PLAIN, ANY, Elements(WEIGHTS))
             .with(scale(ROW_MAXIMA, UNCHECKED))
             .size(&[Weights])
             .only_if(|problem, _| Ok(problem.first(ROW_MAXIMA).is_some())),
         layout("bitsandbytes", &[4], &PLAIN, ANY, Elements(Packed(Weights)))
-            .with(scale(&["weight.absmax", "absmax"], Elements(GROUPS)).stored(If("load_in_4bit")))
+            .with(scale(&["weight.absmax", "absmax"], Elements(GROUPS)).stored(If(Key::LoadIn4Bit)))
             .with(
                 part(LookupTable, &["weight.quant_map", "quant_map"], Sides(&[Constant(16)]))
                     .optional()
-                    .stored(If("load_in_4bit")),
+                    .stored(If(Key::LoadIn4Bit)),
             )
             .size(&[Weights])
             .grouped(Weights, &[32, 64, 128, 256, 512, 1024, 2048, 4096]),
@@ -27,7 +27,7 @@ pub(super) const BITSANDBYTES: Method = Method {
         (LookupTable, &["weight.nested_quant_map", "nested_quant_map"]),
         (State, &["weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4"]),
         (State, &["quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4"]),
-        (State, &["weight_format"]),
+        (State, &["?weight_format"]),
     ],
 };
 
@@ -39,11 +39,28 @@ const ROW_MAXIMA: Names = &["SCB", "weight_scb", "*_scb"];
 /// Two weights per signed byte are the integers of `ChatGLM` and of W4AFP8 in `SGLang`, the experts of DeepSeek-V4, and
 /// `ConvRot` of `ComfyUI`. Source: `transformers/integrations/finegrained_fp8.py` 5.23.
 pub(super) const BYTES: Method = Method {
-    names: "ascend auto-round-int8 bfl blockwise_int8 chatglm deepseek_v4_fp8 eetq fbgemm_fp8 int8 modelopt_fp8 modelopt_mxfp8 modelslim mxfp8 w4afp8 w8a8_fp8 w8a8_int8",
+    names: &[
+        "ascend",
+        "auto-round-int8",
+        "bfl",
+        "blockwise_int8",
+        "chatglm",
+        "deepseek_v4_fp8",
+        "eetq",
+        "fbgemm_fp8",
+        "int8",
+        "modelopt_fp8",
+        "modelopt_mxfp8",
+        "modelslim",
+        "mxfp8",
+        "w4afp8",
+        "w8a8_fp8",
+        "w8a8_int8",
+    ],
     layouts: &[
         layout("fp8", &[8], &PLAIN, NARROW, Sides(&[OUTPUTS, INPUTS]))
-            .with(scale(FP8_SCALES, BLOCKS).stored(If("block_rows")))
-            .recipes("fp8"),
+            .with(scale(FP8_SCALES, BLOCKS).stored(If(Key::BlockRows)))
+            .recipes(&["fp8"]),
         layout("fp4", &[4], &PLAIN, FLOAT_4, Elements(WEIGHTS)).size(&[Weights]).recipes(NONE),
         with_stated_scales(&layout("fp8", &[8], &PLAIN, NARROW, Elements(WEIGHTS)))
             .size(&[Weights]),
@@ -55,7 +72,7 @@ pub(super) const BYTES: Method = Method {
             SIGNED_BYTE,
             Sides(&[OUTPUTS, INPUTS]),
         )
-        .with(scale(&["weight.scale", "scale"], OneOf(SCALE_PER_OUTPUT)))
+        .with(scale(&["?weight.scale", "?scale"], OneOf(SCALE_PER_OUTPUT)))
         .recipes(NONE),
         weights_in_bytes("int8", &[8], ONE_PER_BYTE)
             .grouped(Inputs, &[])
@@ -69,7 +86,7 @@ pub(super) const BYTES: Method = Method {
 
 /// The names of scales of blocks. The loader renames the last two, of DeepSeek-V4 and Mistral Large 4. Source:
 /// `update_weight_conversions` in `transformers/quantizers/quantizer_finegrained_fp8.py` 5.24.
-const FP8_SCALES: Names = &["weight_scale_inv", "*_scale_inv", "scale", "qscale_weight"];
+const FP8_SCALES: Names = &["weight_scale_inv", "?*_scale_inv", "?scale", "qscale_weight"];
 
 /// `weights_scaling_factor` and `per_channel_scale` are names of TensorRT-LLM.
 const BYTE_SCALES: Names = &[
@@ -79,14 +96,15 @@ const BYTE_SCALES: Names = &[
     "weight_quantizer._scale",
     "weights_scaling_factor",
     "per_channel_scale",
-    "scale",
-    "scale_weight",
+    "?scale",
+    "?scale_weight",
     "*_weight_scale",
-    "*_scale",
-    "*_scale_inv",
+    "?*_scale",
+    "?*_scale_inv",
 ];
 
-const BLOCKS: PartShape = Sides(&[Blocks(Outputs, "block_rows"), Blocks(Inputs, "block_columns")]);
+const BLOCKS: PartShape =
+    Sides(&[Blocks(Outputs, Key::BlockRows), Blocks(Inputs, Key::BlockColumns)]);
 
 /// The shapes of scales next to one weight per byte.
 const ONE_PER_BYTE: &[PartShape] = &[
@@ -118,13 +136,17 @@ const fn weights_in_bytes(
 const fn with_stated_scales(layout: &PackedLayout) -> PackedLayout {
     layout
         .with(scale(&["weight_scale", "*_weight_scale"], UNCHECKED).need(Written))
-        .with(zeros(&["weight_zero_point"], UNCHECKED).stored(Unless("symmetric")))
+        .with(zeros(&["weight_zero_point"], UNCHECKED).stored(Unless(Key::Symmetric)))
         .with(
             scale(&["input_scale", "*_input_scale"], UNCHECKED)
                 .optional()
-                .stored(Unless("dynamic")),
+                .stored(Unless(Key::Dynamic)),
         )
-        .recipes("compressed-tensors:float-quantized compressed-tensors:int-quantized modelopt:fp8")
+        .recipes(&[
+            "compressed-tensors:float-quantized",
+            "compressed-tensors:int-quantized",
+            "modelopt:fp8",
+        ])
 }
 
 /// Returns how many weights a byte holds; 0 for more than two. Only the method, the metadata of the file or a dimension
@@ -162,7 +184,7 @@ fn weights_per_byte(problem: &Problem<'_>, bits: Option<u64>) -> Result<u64, Unr
 /// Source: `modelopt/torch/export/quant_utils.py` and `modelopt/torch/quantization/qtensor` 0.47, and
 /// `modelslim/schemes` of `SGLang` 0.5.23.
 pub(super) const MODELOPT: Method = Method {
-    names: "modelopt",
+    names: &["modelopt"],
     layouts: &[
         layout("modelopt", &[4], &PLAIN, UNSIGNED_BYTE, ROWS)
             .with(scale(
@@ -196,7 +218,7 @@ fn has_groups(problem: &Problem<'_>) -> bool {
 
 /// BitNet: four ternary weights per byte. Source: `transformers/integrations/bitnet.py`.
 pub(super) const BITNET: Method = Method {
-    names: "bitnet",
+    names: &["bitnet"],
     layouts: &[layout("bitnet", &[2], &PLAIN, UNSIGNED_BYTE, Sides(&[Packed(Outputs), INPUTS]))
         .with(scale(&["weight_scale"], Elements(Constant(1))))
         .flags(&[NeedsMethod])],
@@ -206,7 +228,7 @@ pub(super) const BITNET: Method = Method {
 /// Gemma with 2, 4 and 8 bits, and one scale per output. Only the configuration shows the bits of unsigned bytes. Source:
 /// `transformers/integrations/gemma_quant.py` 5.23.
 pub(super) const GEMMA: Method = Method {
-    names: "gemma",
+    names: &["gemma"],
     layouts: &[
         gemma(&[8], SIGNED_BYTE),
         gemma(&[2, 4, 8], UNSIGNED_BYTE).flags(&[NeedsMethod, NeedsRecipe]),
@@ -226,22 +248,22 @@ const fn gemma(bits: BitChoices, dtypes: Dtypes) -> PackedLayout {
 /// SDNQ: `weight` contains the bits of all weights consecutively. 1-bit values are stored in words, eight per word.
 /// Source: `sdnq` 0.2.8, `packed_int.py`.
 pub(super) const SDNQ: Method = Method {
-    names: "sdnq sdnq_training",
+    names: &["sdnq", "sdnq_training"],
     layouts: &[
         layout("sdnq", &[8], &PLAIN, SIGNED_BYTE_OR_FLOAT, Elements(WEIGHTS))
-            .with(scale(&["scale"], UNCHECKED))
+            .with(scale(&["?scale"], UNCHECKED))
             .size(&[Weights])
             .flags(&[NeedsMethod]),
         layout("sdnq", ALL_BITS, &PLAIN, BYTE_OR_LONG, Elements(Packed(Weights)))
             .word(Some(8))
-            .with(scale(&["scale"], Elements(GROUPS)))
+            .with(scale(&["?scale"], Elements(GROUPS)))
             .size(&[Weights])
             .in_whole_groups(Weights, &[])
             .flags(&[NeedsMethod, NeedsRecipe]),
     ],
     others: &[
-        (Scale, &["scale_2", "zero_point_scale"]),
-        (ZeroPoint, &["scale_zero_point", "zero_point", "zero_point_2"]),
+        (Scale, &["?scale_2", "?zero_point_scale"]),
+        (ZeroPoint, &["?scale_zero_point", "?zero_point", "?zero_point_2"]),
         (LowRank, &["svd_up", "svd_down"]),
     ],
 };

@@ -5,15 +5,15 @@ use super::prelude::*;
 
 /// AQLM: codes that index one or more codebooks.
 pub(super) const AQLM: Method = Method {
-    names: "aqlm",
+    names: &["aqlm"],
     layouts: &[layout("aqlm", &[8], &["codes"], ANY, CODES)
         .with(part(LookupTable, &["codebooks"], CODEBOOK).need(Distinctive))
         .with(scale(&["scales"], OneOf(CODE_SCALES)))
         .size(&[OutputGroups, InputGroups, OutputsPerGroup, InputsPerGroup])
         .stated(&[
-            (Codebooks, "num_codebooks"),
-            (OutputsPerGroup, "out_group_size"),
-            (InputsPerGroup, "in_group_size"),
+            (Codebooks, Key::Codebooks),
+            (OutputsPerGroup, Key::OutGroupSize),
+            (InputsPerGroup, Key::InGroupSize),
         ])
         .flags(&[NeverStacked, WithoutBits])],
     others: &[],
@@ -26,17 +26,17 @@ const INPUTS_PER_GROUP: Term = Length(InputsPerGroup);
 
 const CODES: PartShape = Sides(&[OUTPUT_GROUPS, Length(InputGroups), CODEBOOKS]);
 const CODEBOOK: PartShape =
-    Sides(&[CODEBOOKS, Entries("nbits_per_codebook"), OUTPUTS_PER_GROUP, INPUTS_PER_GROUP]);
+    Sides(&[CODEBOOKS, Entries(Key::CodebookBits), OUTPUTS_PER_GROUP, INPUTS_PER_GROUP]);
 const CODE_SCALES: &[PartShape] =
     &[Sides(&[OUTPUT_GROUPS, Anything, Anything, Anything]), Sides(&[OUTPUT_GROUPS])];
 
 /// VPTQ: the configuration lists the size of each module. Source: `vptq/layers/vqlinear.py` 0.0.5.
 pub(super) const VPTQ: Method = Method {
-    names: "vptq",
+    names: &["vptq"],
     layouts: &[layout("vptq", &[8], &["indices"], ANY, INDICES)
         .with(part(LookupTable, &["centroids.weight"], UNCHECKED).need(Distinctive))
-        .with(part(ColumnOrder, &["perm"], Elements(INPUTS)).optional())
-        .stated(&[(Outputs, "out_features"), (Inputs, "in_features")])
+        .with(part(ColumnOrder, &["?perm"], Elements(INPUTS)).optional())
+        .stated(&[(Outputs, Key::OutFeatures), (Inputs, Key::InFeatures)])
         .flags(&[NeverStacked, NeedsRecipe, WithoutBits])],
     others: &[
         (LookupTable, &["res_centroids.weight", "outlier_centroids.weight"]),
@@ -45,26 +45,26 @@ pub(super) const VPTQ: Method = Method {
     ],
 };
 
-const INDICES: PartShape = Sides(&[Anything, Blocks(Outputs, "vector_length"), Anything]);
+const INDICES: PartShape = Sides(&[Anything, Blocks(Outputs, Key::VectorLength), Anything]);
 
 /// QuIP#: codes with one sign vector per side. Source: `lib/linear/quantized_linear.py`.
 pub(super) const QUIP: Method = Method {
-    names: "quip quip#",
+    names: &["quip", "quip#"],
     layouts: &[layout("quip#", &[8], &["Qidxs"], ANY, Sides(&[OUTPUTS, GROUPS]))
-        .with(part(Rotation, &["SU"], Elements(INPUTS)))
-        .with(part(Rotation, &["SV"], Elements(OUTPUTS)))
+        .with(part(Rotation, &["?SU"], Elements(INPUTS)))
+        .with(part(Rotation, &["?SV"], Elements(OUTPUTS)))
         .in_whole_groups(Inputs, &[4, 8, 16, 32, 64])
         .flags(&[NeverStacked, WithoutBits])],
-    others: &[(Scale, &["Wscale"]), (State, &["codebook_id"])],
+    others: &[(Scale, &["?Wscale"]), (State, &["?codebook_id"])],
 };
 
 /// QTIP: a row of `trellis` contains a tile of 16 × 16 weights. Only some codes have a lookup table. Source:
 /// `lib/linear/quantized_linear.py` of Cornell-RelaxML.
 pub(super) const QTIP: Method = Method {
-    names: "qtip",
+    names: &["qtip"],
     layouts: &[layout("qtip", ALL_BITS, &["trellis"], HALF_WORD, TILE_ROWS)
-        .with(part(Rotation, &["SU"], Sides(&[INPUTS])))
-        .with(part(Rotation, &["SV"], Sides(&[OUTPUTS])))
+        .with(part(Rotation, &["?SU"], Sides(&[INPUTS])))
+        .with(part(Rotation, &["?SV"], Sides(&[OUTPUTS])))
         .with(part(LookupTable, &["tlut"], UNCHECKED).optional())
         .flags(&[NeverStacked])],
     others: &[(State, &["rcp", "tp_rank"])],
@@ -75,40 +75,43 @@ const TILE_ROWS: PartShape = Sides(&[Split(Weights, 256), Bits(16)]);
 /// HIGGS: tiles of inputs that are padded to 1,024. Only the dimensions of the model give the inputs, because the sizes
 /// in `tune_metadata` are padded. Source: `transformers/integrations/higgs.py` 5.23.
 pub(super) const HIGGS: Method = Method {
-    names: "higgs",
+    names: &["higgs"],
     layouts: &[layout("higgs", &[8], &PLAIN, HALF_WORD, Sides(&[Anything, INPUTS]))
         .with(scale(&["scales"], Sides(&[OUTPUTS, Anything])))
-        .with(part(LookupTable, &["tables"], UNCHECKED))
+        .with(part(LookupTable, &["?tables"], UNCHECKED))
         .pads(&[Pad { trusts_sole: true, ..Pad::new(Inputs, Some(1024)) }])
         .flags(&[WithoutBits])],
-    others: &[(LookupTable, &["tables2"])],
+    others: &[(LookupTable, &["?tables2"])],
 };
 
 /// SpQR: 16 weights of a tile per word, and outliers that `row_offsets` index. Source: `spqr_quant/inference.py`.
 pub(super) const SPQR: Method = Method {
-    names: "spqr",
+    names: &["spqr"],
     layouts: &[layout("spqr", &[3], &["dense_weights"], ANY, Elements(Split(Weights, 16)))
-        .with(part(Shape, &["row_offsets"], Elements(Plus(Outputs, 1))))],
+        .with(part(Shape, &["?row_offsets"], Elements(Plus(Outputs, 1))))],
     others: &[(State, &["col_vals"]), (ColumnOrder, &["in_perm"])],
 };
 
 /// Sparse weights of compressed-tensors: one bit per weight in `bitmask`, and the nonzero weights in `compressed`. Source:
 /// `compressed_tensors/compressors/sparse_compressors` 0.12.
 pub(super) const BITMASK: Method = Method {
-    names: "compressed-tensors",
+    names: &["compressed-tensors"],
     layouts: &[layout("bitmask", &[8], &["compressed"], ANY, NONZERO)
         .with(part(Shape, &["bitmask"], Sides(&[OUTPUTS, Split(Inputs, 8)])).need(Distinctive))
         .flags(&[WithoutBits])],
-    others: &[(Shape, &["shape", "row_offsets"])],
+    others: &[(Shape, &["?shape", "?row_offsets"])],
 };
 
 const NONZERO: PartShape = OneOf(&[Sides(&[OUTPUTS, AtMost(Inputs)]), Elements(AtMost(Weights))]);
 
 /// DFloat11: lossless BF16, with sign and mantissa in a byte and the exponents compressed. Source: `dfloat11.py` 0.5.
 pub(super) const DFLOAT11: Method = Method {
-    names: "dfloat11",
+    names: &["dfloat11"],
     layouts: &[layout("dfloat11", &[11], &["sign_mantissa"], ANY, Elements(WEIGHTS))
         .with(part(State, &["encoded_exponent"], UNCHECKED))
         .size(&[Weights])],
-    others: &[(LookupTable, &["luts"]), (State, &["output_positions", "gaps", "split_positions"])],
+    others: &[
+        (LookupTable, &["?luts"]),
+        (State, &["?output_positions", "?gaps", "?split_positions"]),
+    ],
 };

@@ -8,9 +8,12 @@ use super::invert::{Attempt, Ranges, StoredParts};
 use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Problem, Stored, only};
 use super::names::methods_of;
 use super::term::Term;
-use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
-use crate::count::module::{Component, ComponentTensor, Module, without_star};
+use crate::count::config::{Key, KnownSides, ModuleSchemes, Scheme};
+use crate::count::module::{Component, ComponentTensor, Module, PartName};
 use hf_meta_format::base::sort::Ordered;
+
+/// The key that a finding names if no other implies a part.
+const METHOD: &str = "quant_method";
 
 /// The settings of a recipe that concern the parts of all packed modules.
 #[derive(Debug, Default)]
@@ -20,7 +23,7 @@ pub(crate) struct Recipe {
     /// The method with its format, such as `awq:gemm`.
     pub(crate) name: String,
     /// The numbers and flags, by their keys.
-    pub(crate) numbers: BTreeMap<&'static str, u64>,
+    pub(crate) numbers: BTreeMap<Key, u64>,
 }
 
 /// A part that contradicts the recipe.
@@ -71,7 +74,7 @@ impl Recipe {
     /// Returns whether modules of this recipe may have a layout.
     fn selects(&self, method: &Method, layout: &PackedLayout) -> bool {
         if !layout.recipes.is_empty() {
-            return layout.recipes.split_ascii_whitespace().any(|name| name == self.name);
+            return layout.recipes.contains(&&*self.name);
         }
         // Only the format distinguishes the layouts of methods with a common name.
         let is_named = |method: &&Method| method.is_named(Some(&self.method));
@@ -82,7 +85,7 @@ impl Recipe {
     fn compare(&self, parts: &StoredParts<'_>, scheme: Scheme) -> Vec<Vec<Difference>> {
         let layout = parts.layout;
         let Some(bits) = only(layout.bits).or(scheme.bits) else { return Vec::new() };
-        let stated = |key: &str| self.numbers.get(key).copied().or_else(|| scheme.number(key));
+        let stated = |key| self.numbers.get(&key).copied().or_else(|| scheme.number(key));
         let sizes = layout.fixed_sizes().map(|sizes| sizes.iter().copied().map(Some).collect());
         let sizes = sizes.unwrap_or_else(|| vec![scheme.group_size]);
         let attempts =
@@ -92,7 +95,7 @@ impl Recipe {
 
     /// Returns whether the recipe demands a part, or excludes it; `None` if it does not say.
     fn demands(&self, part: &LayoutPart) -> Option<bool> {
-        let flag = |key| self.numbers.get(key).map(|&number| number > 0);
+        let flag = |key| self.numbers.get(&key).map(|&number| number > 0);
         match (part.stored, part.need) {
             (Stored::By(name), _) => Some(true).filter(|_| self.name == name),
             (Stored::If(key), _) => flag(key).filter(|is_set| *is_set),
@@ -116,7 +119,7 @@ impl Attempt<'_> {
         }
         let groups = layout.groups.zip(self.group);
         let divided = ranges.relate_size(layout.size).and_then(|()| match groups {
-            Some((grouping, group)) => ranges.divide(grouping.of, group, "group_size"),
+            Some((grouping, group)) => ranges.divide(grouping.of, group, Key::GroupSize.name()),
             None => Some(()),
         });
         if divided.is_none() {
@@ -129,8 +132,8 @@ impl Attempt<'_> {
                 _ => None,
             };
             let key = match part.stored {
-                Stored::If(key) | Stored::Unless(key) => key,
-                _ => "quant_method",
+                Stored::If(key) | Stored::Unless(key) => key.name(),
+                _ => METHOD,
             };
             let difference = |(kind, part)| Difference { kind, part, keys: key.to_owned() };
             found.extend(kind.map(difference));
@@ -160,10 +163,11 @@ impl Attempt<'_> {
     /// Returns the name of a missing part. Stacked experts list the names of each part in the order of the weights.
     fn missing_name(&self, part: &LayoutPart) -> String {
         let names = self.parts.layout.weights().names;
-        let at = names.iter().position(|name| without_star(name) == self.parts.weights.0.name);
-        let at = at.filter(|_| names.len() == part.names.len());
-        let name = part.names[at.unwrap_or_default()];
-        name.strip_prefix('*').map_or_else(|| format!(".{name}"), str::to_owned)
+        let at =
+            names.iter().position(|name| PartName::parse(name).text == self.parts.weights.0.name);
+        let at = if names.len() == part.names.len() { at } else { None };
+        let PartName { text, is_suffix, .. } = PartName::parse(part.names[at.unwrap_or_default()]);
+        if is_suffix { text.to_owned() } else { format!(".{text}") }
     }
 
     /// Describes the difference between the shape of a part and the first shape of its declaration.
@@ -178,14 +182,14 @@ impl Attempt<'_> {
         let stored = tensor.shape[start..].iter().copied().map(Some).chain(std::iter::repeat(None));
         let expected = terms.iter().zip(stored).map(|(term, stored)| {
             let side = term.side().map_or(0, |side| ranges.get(side).high);
-            let expected = term.evaluate(side, &units).filter(|_| side < u64::MAX);
+            let expected = if side < u64::MAX { term.evaluate(side, &units) } else { None };
             expected.or(stored).unwrap_or_default()
         });
         let expected: Vec<_> = expected.collect();
-        let mut keys: BTreeSet<_> = self.parts.layout.keys.iter().copied().ordered();
+        let mut keys: BTreeSet<_> = self.parts.layout.keys.iter().map(|key| key.name()).ordered();
         keys.extend(terms.iter().flat_map(|term| self.keys(*term, ranges, part)));
         let keys = keys.into_iter().collect::<Vec<_>>().join(", ");
-        let keys = if keys.is_empty() { "quant_method".to_owned() } else { keys };
+        let keys = if keys.is_empty() { METHOD.to_owned() } else { keys };
         // The writer rounds a dimension that the layout does not round.
         let is_rounded = expected == tensor.shape;
         let kind = DifferenceKind::Shape { expected, stored: tensor.shape.clone() };
@@ -198,7 +202,7 @@ impl Attempt<'_> {
         let of_weights = |side| layout.weights().terms().find(|term| term.side() == Some(side));
         let source = term.side().and_then(|side| {
             let source = ranges.source(side);
-            let is_key = source == "group_size" || layout.is_stated(source);
+            let is_key = source == Key::GroupSize.name() || layout.is_stated(source);
             // Other parts may restrict a side that follows from the weights.
             let is_implied = is_key || of_weights(side).is_none() && !source.is_empty();
             is_implied.then_some(source)
@@ -208,15 +212,18 @@ impl Attempt<'_> {
         if part.kind.is_some() && source.is_none() && side.and_then(of_weights) == Some(&term) {
             return Vec::new();
         }
-        let is_group_size = source == Some("group_size");
+        let is_group_size = source == Some(Key::GroupSize.name());
         if is_group_size {
             side = layout.groups.map(|grouping| grouping.of);
         }
         let has_choice = layout.bits.len() > 1;
         let mut terms = [Some(&term), side.and_then(of_weights)].into_iter().flatten();
-        let bits = Some("bits").filter(|_| has_choice && terms.any(|term| term.has_bits()));
+        let has_bits = has_choice && terms.any(|term| term.has_bits());
+        let bits = has_bits.then_some(Key::Bits);
         let is_fixed = is_group_size && layout.fixed_sizes().is_some();
-        [term.key(), bits, source.filter(|_| !is_fixed)].into_iter().flatten().collect()
+        let source = if is_fixed { None } else { source };
+        let keys = [term.key(), bits].into_iter().flatten().map(Key::name);
+        keys.chain(source).collect()
     }
 }
 
@@ -258,7 +265,7 @@ mod tests {
                 })
                 .collect();
             tensors.sort_by_key(|(component, _)| *component);
-            let method = METHODS[random(METHODS.len())].names.split_ascii_whitespace().next();
+            let method = METHODS[random(METHODS.len())].names.first().copied();
             let (bits, group) = (1 + random(8), lengths[random(lengths.len())]);
             let json = format!(
                 r#"{{"quant_method":"{}","bits":{bits},"group_size":{group}}}"#,
@@ -271,14 +278,14 @@ mod tests {
             let module = Module { name, tensors: &tensors };
             let _ =
                 solve(&module, known, &ConfiguredMethod::new(method), &mut schemes.of_module(name));
-            let names = [
-                "block_rows",
-                "num_codebooks",
-                "nbits_per_codebook",
-                "out_group_size",
-                "symmetric",
+            let keys = [
+                Key::BlockRows,
+                Key::Codebooks,
+                Key::CodebookBits,
+                Key::OutGroupSize,
+                Key::Symmetric,
             ];
-            let numbers = names.map(|key| (key, lengths[random(lengths.len())]));
+            let numbers = keys.map(|key| (key, lengths[random(lengths.len())]));
             let method = method.unwrap_or_default().to_owned();
             let recipe = Recipe { name: method.clone(), method, numbers: numbers.into() };
             evaluate(&recipe, &module, known, &mut schemes.of_module(name));

@@ -8,7 +8,21 @@ use super::prelude::*;
 /// by modelopt, compressed-tensors, Quark and, for experts, DeepSeek. Source: `modelopt/torch/export/quant_utils.py`,
 /// `compressed_tensors/compressors/nvfp4` and `mxfp4`, and the block sizes of the OCP Microscaling specification.
 pub(super) const SCALED_BYTES: Method = Method {
-    names: "bfl deepseek_v4_fp8 fp8 minimax_m3_nvfp4 modelopt modelopt_fp4 modelopt_mixed mxfp4 mxfp_w4a8 nvfp4 petit_nvfp4 quark quark_mxfp4",
+    names: &[
+        "bfl",
+        "deepseek_v4_fp8",
+        "fp8",
+        "minimax_m3_nvfp4",
+        "modelopt",
+        "modelopt_fp4",
+        "modelopt_mixed",
+        "mxfp4",
+        "mxfp_w4a8",
+        "nvfp4",
+        "petit_nvfp4",
+        "quark",
+        "quark_mxfp4",
+    ],
     layouts: &[
         scaled_bytes("nvfp4", FLOAT_8, &[4], &[16], IN_ROWS).recipes(NVFP4_RECIPES),
         scaled_bytes("nvfp4", FLOAT_8, &[4], &[16], IN_COLUMNS).recipes(NVFP4_RECIPES),
@@ -23,18 +37,18 @@ pub(super) const SCALED_BYTES: Method = Method {
             .with(absent(&["comfy_quant"]))
             .flags(&[Shared])
             .in_whole_groups(Inputs, &[32])
-            .recipes("modelopt:mxfp8"),
+            .recipes(&["modelopt:mxfp8"]),
     ],
     others: &[
-        (Scale, &["scale", "*_scale", "*_scale_2", "*_scale_inv", "*_global_scale"]),
-        (LowRank, &["weight_quantizer.svdquant_lora_a", "weight_quantizer.svdquant_lora_b"]),
+        (Scale, &["?scale", "?*_scale", "?*_scale_2", "?*_scale_inv", "?*_global_scale"]),
+        (LowRank, &["?weight_quantizer.svdquant_lora_a", "?weight_quantizer.svdquant_lora_b"]),
     ],
 };
 
 const NVFP4: &str = "compressed-tensors:nvfp4-pack-quantized";
 const MODELOPT_NVFP4: &str = "modelopt:nvfp4";
-const NVFP4_RECIPES: &str = "compressed-tensors:nvfp4-pack-quantized modelopt:nvfp4";
-const MXFP4_RECIPES: &str = "compressed-tensors:mxfp4-pack-quantized modelopt:mxfp4";
+const NVFP4_RECIPES: Words = &[NVFP4, MODELOPT_NVFP4];
+const MXFP4_RECIPES: Words = &["compressed-tensors:mxfp4-pack-quantized", "modelopt:mxfp4"];
 
 /// The shapes of the weights and of the scales. Stacks of experts may store all matrices transposed.
 const IN_ROWS: [PartShape; 2] = [ROWS, Sides(&[OUTPUTS, GROUPS])];
@@ -48,8 +62,14 @@ const fn scaled_bytes(
     [weights, scale_shape]: [PartShape; 2],
 ) -> PackedLayout {
     const BYTES: Names = &["weight_packed", "*_weight_packed", "*_packed", "weight", ""];
-    const SCALES: Names =
-        &["weight_scale", "weight_scale_inv", "scale", "*_weight_scale", "*_scale", "*_scale_inv"];
+    const SCALES: Names = &[
+        "weight_scale",
+        "weight_scale_inv",
+        "?scale",
+        "*_weight_scale",
+        "?*_scale",
+        "?*_scale_inv",
+    ];
 
     layout(name, bits, BYTES, BYTE, weights)
         .with(scale(SCALES, scale_shape).dtypes(scales))
@@ -66,11 +86,11 @@ const fn scaled_bytes(
 /// MXFP4 of gpt-oss. Files by `OpenAI` use the segments `blocks` and `scales`. Source: `gpt_oss/torch/weights.py`,
 /// `transformers/integrations/mxfp4.py`.
 pub(super) const BLOCKS: Method = Method {
-    names: "mxfp4 gpt_oss_mxfp4",
+    names: &["mxfp4", "gpt_oss_mxfp4"],
     layouts: &[layout("mxfp4", &[4], &["*_blocks", "blocks"], ANY, HALF_GROUPS)
         .with(scale(&["*_scales", "scales"], Sides(&[OUTPUTS, GROUPS])))
         .in_whole_groups(Inputs, &[32])
-        .recipes("mxfp4 gpt_oss_mxfp4")],
+        .recipes(&["mxfp4", "gpt_oss_mxfp4"])],
     others: &[],
 };
 
@@ -80,7 +100,7 @@ const HALF_GROUPS: PartShape = Sides(&[OUTPUTS, GROUPS, Constant(16)]);
 /// FP-Quant and Four Over Six: two FP4 weights per byte. For accuracy tests, FP-Quant stores the dequantized weights.
 /// Source: `fp_quant/module/linear.py` 0.3.2, `fouroversix/model/modules/linear.py`.
 pub(super) const FP_QUANT: Method = Method {
-    names: "fp_quant fouroversix",
+    names: &["fp_quant", "fouroversix"],
     layouts: &[
         layout("fp4", &[4], &["quantized_weight_values"], BYTE, ROWS)
             .with(scale(&["quantized_weight_scale_factors"], Elements(GROUPS)))
@@ -93,9 +113,9 @@ pub(super) const FP_QUANT: Method = Method {
             .flags(&[WithoutBits]),
     ],
     others: &[
-        (Scale, &["quantized_weight_amax", "act_global_scale"]),
+        (Scale, &["quantized_weight_amax", "?act_global_scale"]),
         (State, &["quantized_weight_metadata"]),
-        (Rotation, &["forward_hadamard_matrix", "backward_hadamard_matrix"]),
+        (Rotation, &["?forward_hadamard_matrix", "?backward_hadamard_matrix"]),
     ],
 };
 
@@ -112,7 +132,7 @@ const fn fp_quant(group: &'static [u64]) -> PackedLayout {
 /// Both sides are padded to 16 or 32, and the scales of NVFP4 and MXFP8 to tiles of 128 × 4. Nearly all dimensions are
 /// multiples of 64, and few become one only by padding. Source: `comfy_kitchen/tensor` 0.2.40.
 pub(super) const COMFY: Method = Method {
-    names: "",
+    names: &[],
     layouts: &[
         comfy_words(&[4, 6]).with(absent(&["weight_codebook", "weight_correction"])),
         // Only 4-bit weights have a codebook or a correction of their offset.

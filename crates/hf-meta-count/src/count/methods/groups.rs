@@ -6,18 +6,18 @@ use super::prelude::*;
 /// HQQ: 3-bit values are packed into words, others into bytes, which may be viewed as floats. With axis 1, each row of
 /// `W_q` is a group; with axis 0, each column is one. Source: `hqq/core/quantize.py` 0.2.8.
 pub(super) const HQQ: Method = Method {
-    names: "hqq",
+    names: &["hqq"],
     layouts: &[
-        hqq(&[3], WORD_OR_FLOAT, HQQ_ROWS).recipes("hqq:axis_1"),
-        hqq(&[3], WORD_OR_FLOAT, HQQ_COLUMNS).recipes("hqq:axis_0"),
-        hqq(&[1, 2, 4, 8], BYTE_OR_FLOAT, HQQ_ROWS).word(Some(8)).recipes("hqq:axis_1"),
-        hqq(&[1, 2, 4, 8], BYTE_OR_FLOAT, HQQ_COLUMNS).word(Some(8)).recipes("hqq:axis_0"),
+        hqq(&[3], WORD_OR_FLOAT, HQQ_ROWS).recipes(&["hqq:axis_1"]),
+        hqq(&[3], WORD_OR_FLOAT, HQQ_COLUMNS).recipes(&["hqq:axis_0"]),
+        hqq(&[1, 2, 4, 8], BYTE_OR_FLOAT, HQQ_ROWS).word(Some(8)).recipes(&["hqq:axis_1"]),
+        hqq(&[1, 2, 4, 8], BYTE_OR_FLOAT, HQQ_COLUMNS).word(Some(8)).recipes(&["hqq:axis_0"]),
     ],
     others: &[
-        (Shape, &["shape"]),
-        (State, &["axis", "nbits", "group_size", "channel_wise", "packing", "compute_dtype"]),
-        (State, &["unpack_view_dtype", "view_as_float", "stores_quant_config", "offload_meta"]),
-        (State, &["optimize", "round_zero", "quant_scale", "quant_zero"]),
+        (Shape, &["?shape"]),
+        (State, &["?axis", "?nbits", "?group_size", "?channel_wise", "?packing", "?compute_dtype"]),
+        (State, &["?unpack_view_dtype", "?view_as_float", "?stores_quant_config", "?offload_meta"]),
+        (State, &["?optimize", "?round_zero", "?quant_scale", "?quant_zero"]),
     ],
 };
 
@@ -32,18 +32,18 @@ const HQQ_COLUMNS: [PartShape; 2] =
 
 const fn hqq(bits: BitChoices, dtypes: Dtypes, [weights, group]: [PartShape; 2]) -> PackedLayout {
     layout("hqq", bits, &["W_q"], dtypes, weights)
-        .with(scale(&["scale"], group))
-        .with(zeros(&["zero"], group).need(Written))
+        .with(scale(&["?scale"], group))
+        .with(zeros(&["?zero"], group).need(Written))
         .size(&[Groups, Members])
-        .stated(&[(Members, "group_size")])
+        .stated(&[(Members, Key::GroupSize)])
         .flags(&[NeverStacked])
-        .keys(&["axis", "bits", "view_as_float"])
+        .keys(&[Key::Axis, Key::Bits, Key::ViewAsFloat])
 }
 
 /// SINQ: `W_q` as in HQQ, with one zero point per group, which may be quantized, too. Source: `sinq/sinqlinear_hf.py` and
 /// `sinq/quantizer.py` 0.2.
 pub(super) const SINQ: Method = Method {
-    names: "sinq",
+    names: &["sinq"],
     layouts: &[sinq(&[3], WORD), sinq(&[1, 2, 4, 8], BYTE)],
     others: &[
         (Scale, &["meta.scale", "meta.scale.x", "meta.scale.s", "meta.scale.m", "meta.scale2"]),
@@ -61,7 +61,7 @@ const fn sinq(bits: BitChoices, dtypes: Dtypes) -> PackedLayout {
 /// quanto: 8 bits as they are; 2 and 4 bits packed along the first dimension of the groups. The weights of convolutions
 /// have four dimensions. Source: `optimum/quanto/tensor` 0.2.7.
 pub(super) const QUANTO: Method = Method {
-    names: "quanto",
+    names: &["quanto"],
     layouts: &[
         layout("quanto", &[8], &["weight._data"], ANY, Elements(WEIGHTS))
             .with(scale(&["weight._scale"], UNCHECKED))
@@ -83,7 +83,7 @@ const fn quanto(data: PartShape, scales: PartShape) -> PackedLayout {
 /// torchao: bytes, words of 32 bits, or tiles of a matrix padded to 8 × 1,024. The file metadata contains the shapes of
 /// most tensors. Source: `torchao/prototype/safetensors` and `torchao/quantization/quantize_` 0.18.
 pub(super) const TORCHAO: Method = Method {
-    names: "torchao",
+    names: &["torchao"],
     layouts: &[
         torchao(&[4], WORD, Elements(Packed(Weights)), UNCHECKED)
             .size(&[Weights])
@@ -140,10 +140,10 @@ fn is_byte(problem: &Problem<'_>, _: Option<u64>) -> Result<bool, UnresolvedReas
 /// pads the outputs to 32, EXL3 both sides to 128. Source: `exllamav2/conversion/adaptivegptq.py` 0.3.2 and
 /// `exllamav3/modules/quant/exl3.py` 1.6.5.
 pub(super) const EXLLAMA: Method = Method {
-    names: "exl2 exl3",
+    names: &["exl2", "exl3"],
     layouts: &[
         layout("exl3", ALL_BITS, &["trellis"], HALF_WORD, TRELLIS)
-            .with(part(Rotation, &["svh", "sv"], UNCHECKED))
+            .with(part(Rotation, &["svh", "?sv"], UNCHECKED))
             .with(part(Rotation, &["svh"], Elements(OUTPUTS)).optional())
             .with(part(Rotation, &["suh"], Elements(INPUTS)).optional())
             .pads(&[Pad::new(Inputs, Some(128)), Pad::new(Outputs, Some(128))]),
@@ -155,7 +155,7 @@ pub(super) const EXLLAMA: Method = Method {
             .pads(&[Pad::new(Outputs, Some(32))])
             .flags(&[WithoutBits]),
     ],
-    others: &[(ColumnOrder, &["q_group_map"]), (Rotation, &["su"]), (State, &["mcg", "mul1"])],
+    others: &[(ColumnOrder, &["q_group_map"]), (Rotation, &["?su"]), (State, &["?mcg", "?mul1"])],
 };
 
 const TRELLIS: PartShape = Sides(&[Split(Inputs, 16), Split(Outputs, 16), Bits(16)]);

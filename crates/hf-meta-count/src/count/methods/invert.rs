@@ -7,6 +7,7 @@
 
 use super::layout::{GROUPS, Grouping, LayoutPart, MAX_PARTS, PackedLayout, PartShape, Problem};
 use super::term::{Range, Side, Units};
+use crate::count::config::Key;
 use crate::count::module::ComponentTensor;
 use hf_meta_format::formats::{TensorInfo, product};
 
@@ -47,7 +48,7 @@ pub(super) struct Attempt<'a> {
     pub(super) bits: u64,
     pub(super) group: Option<u64>,
     /// The numbers that the recipe states, by their keys.
-    pub(super) stated: &'a dyn Fn(&str) -> Option<u64>,
+    pub(super) stated: &'a dyn Fn(Key) -> Option<u64>,
 }
 
 impl Attempt<'_> {
@@ -62,8 +63,8 @@ impl Attempt<'_> {
     pub(super) fn stated_sides(&self) -> Option<Ranges> {
         let mut ranges = Ranges::NEW;
         for (side, key) in self.parts.layout.stated {
-            if let Some(length) = (self.stated)(key) {
-                ranges.restrict(*side, Range::exactly(length), key)?;
+            if let Some(length) = (self.stated)(*key) {
+                ranges.restrict(*side, Range::exactly(length), key.name())?;
             }
         }
         Some(ranges)
@@ -101,6 +102,7 @@ impl Attempt<'_> {
         if !found.is_none_or(|found| found == stack || found == 1 && terms.len() == 1) {
             return None;
         }
+        // All sides are checked before any is restricted, so that the next alternative finds the ranges unchanged.
         let mut restricted = [None; MAX_TERMS];
         for ((term, dimension), restricted) in terms.iter().zip(dimensions).zip(&mut restricted) {
             let Range { low, high } = term.invert(dimension, &units)?;
@@ -186,7 +188,8 @@ impl Ranges {
             self.relate_groups(grouping, group)?;
         }
         self.relate_size(layout.size)?;
-        let Some(grouping) = layout.groups.filter(|_| group.is_none()) else { return Some(()) };
+        let (Some(grouping), None) = (layout.groups, group) else { return Some(()) };
+        // The group size is unknown, but a side has at least one input per group.
         let groups = self.get(Side::Groups);
         let source = self.source(Side::Groups);
         self.restrict(grouping.of, Range { low: groups.low, ..Range::ANY }, source)?;
@@ -201,6 +204,7 @@ impl Ranges {
             // A stated group size needs groups.
             return (!grouping.sizes.is_empty()).then_some(());
         }
+        // 32 groups of 128 hold 3,969 to 4,096 inputs if the last one may be incomplete, and otherwise 4,096.
         let whole = groups.low.saturating_mul(group);
         let low = if grouping.rounds_up { (whole - group).saturating_add(1) } else { whole };
         let high = groups.high.saturating_mul(group);
@@ -226,6 +230,7 @@ impl Ranges {
         if sides == [Side::Weights] {
             return Some(());
         }
+        // With one unknown side, the number of weights determines it; with two, it does not.
         let mut unknown = sides.iter().filter(|&&side| self.get(side).point().is_none());
         let (first, second) = (unknown.next(), unknown.next());
         let known = sides.iter().filter_map(|&side| self.get(side).point());

@@ -3,20 +3,23 @@
 use std::slice;
 
 use super::term::{Side, Term};
-use crate::count::config::KnownSides;
+use crate::count::config::{Key, KnownSides};
 use crate::count::module::{AuxiliaryNames, Module, Names, container_bits};
 use crate::count::{AuxiliaryTensor, UnresolvedReason};
 use hf_meta_format::formats::{Dtype, TensorInfo};
 
 /// A quantization method, or a family with common names.
 pub(in crate::count) struct Method {
-    /// The values of `quant_method` that select this method, separated by spaces.
-    pub(in crate::count) names: &'static str,
+    /// The values of `quant_method` that select this method.
+    pub(in crate::count) names: Words,
     /// The layouts, the most common first.
     pub(super) layouts: &'static [PackedLayout],
     /// The auxiliary tensors that no layout describes, by kind.
     pub(super) others: AuxiliaryNames,
 }
+
+/// Names of methods or recipes.
+pub(super) type Words = &'static [&'static str];
 
 /// The maximum number of parts of a layout.
 pub(super) const MAX_PARTS: usize = 6;
@@ -37,18 +40,17 @@ pub(super) struct PackedLayout {
     /// The sides that the writer pads before packing.
     pub(super) pads: &'static [Pad],
     /// The sides that the recipe may state, with their keys.
-    pub(super) stated: &'static [(Side, &'static str)],
+    pub(super) stated: &'static [(Side, Key)],
     /// A condition that shapes do not express. It gets the bits that the recipe states for the module.
     pub(super) condition: Option<Condition>,
     pub(super) flags: &'static [Flag],
     /// The number of bits of an element that contain weights, if it differs from the bits of the dtype. HQQ stores bytes as
     /// floats.
     pub(super) word: Option<u64>,
-    /// The recipes with this layout, separated by spaces: the method, or the method and its format. Empty for all
-    /// recipes of the method.
-    pub(super) recipes: &'static str,
+    /// The recipes with this layout: the method, or the method and its format. Empty for all recipes of the method.
+    pub(super) recipes: Words,
     /// The keys of the recipe that distinguish this layout from others of the method.
-    pub(super) keys: &'static [&'static str],
+    pub(super) keys: &'static [Key],
 }
 
 /// A property of a layout.
@@ -118,9 +120,7 @@ pub(super) struct Pad {
 impl Method {
     /// Returns whether the configuration names the method.
     pub(in crate::count) fn is_named(&self, configured: Option<&str>) -> bool {
-        configured.is_some_and(|configured| {
-            self.names.split_ascii_whitespace().any(|name| name == configured)
-        })
+        configured.is_some_and(|configured| self.names.contains(&configured))
     }
 }
 
@@ -214,9 +214,9 @@ pub(super) enum Stored {
     /// Writers of this recipe store it.
     By(&'static str),
     /// If the recipe sets a flag. Without it, writers may store the part.
-    If(&'static str),
+    If(Key),
     /// Unless the recipe sets a flag.
-    Unless(&'static str),
+    Unless(Key),
 }
 
 impl PartShape {
@@ -303,7 +303,7 @@ pub(super) const fn layout(
         condition: None,
         flags: &[],
         word: None,
-        recipes: "",
+        recipes: &[],
         keys: &[],
     }
 }
@@ -335,9 +335,9 @@ impl PackedLayout {
         (sizes.len() == 1 || !sizes.is_empty() && of != Side::Inputs).then_some(sizes)
     }
 
-    /// Returns whether the recipe may state a side under a key.
+    /// Returns whether the recipe may state a side under the key with a name.
     pub(super) fn is_stated(&self, key: &str) -> bool {
-        self.stated.iter().any(|(_, stated)| *stated == key)
+        self.stated.iter().any(|(_, stated)| stated.name() == key)
     }
 
     pub(super) fn has(&self, flag: Flag) -> bool {
@@ -361,11 +361,11 @@ impl PackedLayout {
     setters! {
         size: &'static [Side],
         pads: &'static [Pad],
-        stated: &'static [(Side, &'static str)],
+        stated: &'static [(Side, Key)],
         flags: &'static [Flag],
         word: Option<u64>,
-        recipes: &'static str,
-        keys: &'static [&'static str],
+        recipes: Words,
+        keys: &'static [Key],
     }
 }
 
@@ -387,4 +387,4 @@ pub(super) type BitChoices = &'static [u64];
 pub(super) const ALL_BITS: BitChoices = &[1, 2, 3, 4, 5, 6, 7, 8];
 
 /// The recipe of layouts that no recipe describes.
-pub(super) const NONE: &str = "none";
+pub(super) const NONE: Words = &["none"];

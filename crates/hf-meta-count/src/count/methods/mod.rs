@@ -2,8 +2,11 @@
 //!
 //! A method is a [`Method`] constant: the names in `quant_method`, and its layouts. A [`PackedLayout`](layout::PackedLayout) lists the
 //! parts of a module with their shapes, as [terms](term::Term): a side of the matrix times a fraction, exact or rounded
-//! up. The count [inverts](invert) the shapes, and the verification [evaluates](evaluate()) them. To add a method, write its
-//! constant in a file of its family, and add it to [`METHODS`].
+//! up. The count [inverts](invert) the shapes, and the verification [evaluates](evaluate()) them.
+//!
+//! To add a method, write its constant in a file of its family, and add it to [`METHODS`]. Then add a case with a known
+//! number of parameters to `tests/oracles/definitions.py`, or to `real.py` if the packer runs on a CPU, and run the script:
+//! it writes the fixture. `cargo test -p hf-meta-count --lib count` counts it, and prints what the pages lack.
 
 mod bytes;
 mod codebooks;
@@ -31,11 +34,16 @@ mod prelude {
     pub(super) use super::term::{Side::*, Term, Term::*};
     pub(super) use crate::count::AuxiliaryTensor::*;
     pub(super) use crate::count::UnresolvedReason::{self, AmbiguousScheme, ConflictingComponents};
+    pub(super) use crate::count::config::Key;
     pub(super) use crate::count::module::{Names, PLAIN};
     pub(super) use hf_meta_format::formats::{Dtype, TensorInfo};
 }
 
-/// All methods. The methods that the configuration names are tried first, then all others in this order.
+/// All methods. A new one is the last line but one. The compiler reports a constant that is not in this list.
+///
+/// The methods that the configuration names are tried first, then all others in this order. The order only matters for
+/// methods that store weights under the same name with parts of the same names and shapes: then the more common one comes
+/// first, because files without a configuration have nothing else to decide by.
 pub(super) static METHODS: &[Method] = &[
     words::GPTQ,
     words::AWQ,
@@ -76,8 +84,17 @@ pub(super) static METHODS: &[Method] = &[
 
 /// The values of `quant_method` that select an option of vLLM 0.33 or `SGLang` 0.5.23, and no layout.
 const ENGINE_OPTIONS: Method = Method {
-    names: "experts_int8 fp8_per_block fp8_per_channel fp8_per_tensor humming \
-        int8_per_channel_weight_only nvfp4_online nvfp4_per_token online",
+    names: &[
+        "experts_int8",
+        "fp8_per_block",
+        "fp8_per_channel",
+        "fp8_per_tensor",
+        "humming",
+        "int8_per_channel_weight_only",
+        "nvfp4_online",
+        "nvfp4_per_token",
+        "online",
+    ],
     layouts: &[],
     others: &[],
 };

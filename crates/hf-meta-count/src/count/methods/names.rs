@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::METHODS;
 use super::layout::{Method, Need, PackedLayout};
 use crate::count::AuxiliaryTensor::{self, ColumnOrder, Rotation, Scale, Shape, State, ZeroPoint};
-use crate::count::module::{AuxiliaryNames, Component, PLAIN, Role, without_star};
+use crate::count::module::{AuxiliaryNames, Component, PLAIN, PartName, Role};
 
 /// The tensors that are auxiliary in every quantized model, even in modules without packed weights.
 const ALWAYS_AUXILIARY: AuxiliaryNames = &[
@@ -57,19 +57,8 @@ const QUANTIZER_STATE: AuxiliaryNames = &[
     (State, &["fp8_amax_input", "fp8_amax_weight", "fp8_scale_input", "fp8_scale_weight"]),
 ];
 
-/// The names of auxiliary tensors that unquantized models also use, separated by spaces. `config.json` is not requested for
-/// these names.
-const AMBIGUOUS: &str = "weight.scale theta pairs channel_scales weight_format scale scale_weight *_scale *_scale_inv perm SU \
-    SV Wscale codebook_id tables tables2 *_zero_point meta *_shape *_weight_shape *_g_idx su sv mcg mul1 *_global_scale global_scale *_scale_2 \
-    weight_quantizer.svdquant_lora_a weight_quantizer.svdquant_lora_b act_global_scale \
-    forward_hadamard_matrix backward_hadamard_matrix lora_A.weight lora_B.weight s s_channel s_group \
-    workspace zero shape axis nbits group_size channel_wise packing compute_dtype unpack_view_dtype \
-    view_as_float stores_quant_config offload_meta optimize round_zero quant_scale quant_zero biases scale_2 \
-    zero_point_scale scale_zero_point zero_point zero_point_2 row_offsets luts \
-    output_positions gaps split_positions";
-
 /// The name of a component, its role, and its kind if it is auxiliary.
-type NamedRole = (&'static str, Role, Option<AuxiliaryTensor>);
+type NamedRole = (PartName, Role, Option<AuxiliaryTensor>);
 
 /// Returns the names of all components. Of several roles of a name, the first one holds.
 pub(in crate::count) fn all_names() -> impl Iterator<Item = NamedRole> {
@@ -80,40 +69,41 @@ pub(in crate::count) fn all_names() -> impl Iterator<Item = NamedRole> {
 }
 
 /// Returns the role of a name that only some methods use.
-fn role(name: &str, kind: Option<AuxiliaryTensor>) -> Role {
+fn role(name: PartName, kind: Option<AuxiliaryTensor>) -> Role {
     match kind {
-        None if PLAIN.contains(&name) => Role::PlainWeights,
+        None if PLAIN.contains(&name.text) => Role::PlainWeights,
         None => Role::PackedWeights,
-        _ if AMBIGUOUS.split_ascii_whitespace().any(|other| other == name) => {
-            Role::AmbiguousAuxiliary
-        }
+        _ if name.is_ambiguous => Role::AmbiguousAuxiliary,
         _ => Role::Auxiliary,
     }
 }
 
 /// Returns all names in a table, with their kinds.
-fn listed(table: AuxiliaryNames) -> impl Iterator<Item = (&'static str, Option<AuxiliaryTensor>)> {
-    table.iter().flat_map(|(kind, names)| names.iter().map(|name| (*name, Some(*kind))))
+fn listed(table: AuxiliaryNames) -> impl Iterator<Item = (PartName, Option<AuxiliaryTensor>)> {
+    table
+        .iter()
+        .flat_map(|(kind, names)| names.iter().map(|name| (PartName::parse(name), Some(*kind))))
 }
 
 impl Method {
     /// Returns the names of all components, with the kinds of those that are auxiliary.
-    fn names(&self) -> impl Iterator<Item = (&'static str, Option<AuxiliaryTensor>)> {
+    fn names(&self) -> impl Iterator<Item = (PartName, Option<AuxiliaryTensor>)> {
         let parts = self.layouts.iter().flat_map(PackedLayout::parts);
         let parts = parts.filter(|part| part.need != Need::Absent);
-        let parts = parts.flat_map(|part| part.names.iter().map(|name| (*name, part.kind)));
+        let parts =
+            parts.flat_map(|part| part.names.iter().map(|name| (PartName::parse(name), part.kind)));
         parts.chain(listed(self.others))
     }
 
     /// Returns whether a component belongs to this method.
     pub(in crate::count) fn has(&self, component: &Component) -> bool {
-        self.names().any(|(name, _)| without_star(name) == component.name)
+        self.names().any(|(name, _)| name.text == component.name)
     }
 
     /// Returns the names of the components in which this method stores weights.
     fn packed_names(&self) -> impl Iterator<Item = &'static str> {
         let names = self.layouts.iter().flat_map(|layout| layout.weights().names);
-        names.map(|name| without_star(name))
+        names.map(|name| PartName::parse(name).text)
     }
 }
 
@@ -129,4 +119,37 @@ static METHODS_OF: LazyLock<HashMap<&str, Vec<&Method>>> = LazyLock::new(|| {
 /// Returns the methods whose weights may be in a component.
 pub(in crate::count) fn methods_of(component: &Component) -> &'static [&'static Method] {
     METHODS_OF.get(component.name).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::tests::page;
+
+    /// The page has a row for each method. The test prints the row that is missing.
+    #[test]
+    fn each_method_is_in_the_page() {
+        let page = page("src/docs/quantization.md");
+        let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| ")).collect();
+        let shown =
+            |name: PartName| format!("`{}{}`", if name.is_suffix { "…" } else { "" }, name.text);
+        let mut missing = Vec::new();
+        for layout in METHODS.iter().flat_map(|method| method.layouts) {
+            let names =
+                |names: &'static [&'static str]| names.iter().map(|name| PartName::parse(name));
+            let mut weights = names(layout.weights().names);
+            let is_listed = weights.clone().any(|name| {
+                // Several methods store their weights under this name, and the page names their scales.
+                PLAIN.contains(&name.text) || rows.iter().any(|row| row.contains(&shown(name)))
+            });
+            if let Some(weights) = weights.next().filter(|_| !is_listed) {
+                let scales = layout.parts().iter().skip(1).filter(|part| part.need != Need::Absent);
+                let scales = scales.filter_map(|part| names(part.names).next());
+                let parts: Vec<_> = [weights].into_iter().chain(scales).map(shown).collect();
+                missing.push(format!("| {} | {} |", layout.name, parts.join(", ")));
+            }
+        }
+        missing.dedup();
+        assert!(missing.is_empty(), "add to src/docs/quantization.md:\n{}", missing.join("\n"));
+    }
 }

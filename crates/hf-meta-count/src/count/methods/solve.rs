@@ -24,7 +24,7 @@ use super::term::Side;
 use crate::count::UnresolvedReason::{
     self, AmbiguousScheme, ConflictingComponents, ImplausibleSize, MissingComponents,
 };
-use crate::count::config::{KnownSides, ModuleSchemes, Scheme};
+use crate::count::config::{Key, KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{Component, Module, divide};
 use crate::count::{Evidence, Packing};
 use hf_meta_format::formats::TensorInfo;
@@ -37,10 +37,11 @@ impl StoredParts<'_> {
     /// parts.
     fn check(&self) -> Result<(), Failure> {
         let layout = self.layout;
+        // `qweight` alone shows that a module is packed; `weight` alone is that of any model.
         let is_certain = !layout.has(Flag::Shared)
             && (layout.has(Flag::NeedsMethod) || !self.weights.0.is_plain());
+        let missing = if is_certain { Some(MissingComponents) } else { None };
         for (part, stored) in self.all() {
-            let missing = Some(MissingComponents).filter(|_| is_certain);
             let may_be = |dtype| part.need != Need::Absent && (part.dtypes)(dtype);
             match (stored, part.need) {
                 (None, Need::Distinctive) => return Err(None),
@@ -111,6 +112,7 @@ impl Attempt<'_> {
             lengths[side as usize] = length;
             certainty = certainty.min(found);
         }
+        // Before the padding is removed, because the writer rounds what it has padded.
         let is_whole = self.is_whole(&lengths);
         let expected = known.expected.filter(|&weights| self.fits(weights, &ranges));
         for pad in layout.pads {
@@ -123,7 +125,9 @@ impl Attempt<'_> {
         let (weights, tensor) = self.parts.weights;
         let mut parameters =
             parameters.filter(|&size| is_plausible(size, tensor)).ok_or(ImplausibleSize)?;
+        // torchao writes the original shape into the metadata of the file, which is more reliable than the configuration.
         if let Some(&stated) = known.shapes.elements.get(module.name) {
+            // Padding only adds weights.
             if stated > parameters {
                 return Err(ConflictingComponents);
             }
@@ -131,7 +135,8 @@ impl Attempt<'_> {
         } else if let Some(expected) = expected {
             (parameters, certainty) = (expected, Certainty::Expected);
         }
-        let bits = u32::try_from(self.bits).ok().filter(|_| !layout.has(Flag::WithoutBits));
+        let has_bits = !layout.has(Flag::WithoutBits);
+        let bits = if has_bits { u32::try_from(self.bits).ok() } else { None };
         Ok(Solved {
             method,
             weights,
@@ -148,6 +153,7 @@ impl Attempt<'_> {
     /// Returns the number of weights for the lengths of the sides; `None` if it overflows.
     fn product(&self, ranges: &Ranges, length: impl Fn(Side) -> u64) -> Option<u64> {
         let size = self.parts.layout.size;
+        // The number of all weights includes those of a stack.
         let stack = if *size == [Side::Weights] { 1 } else { ranges.stack };
         let sides = size.iter().map(|&side| length(side));
         sides.chain([stack]).try_fold(1_u64, u64::checked_mul)
@@ -157,6 +163,7 @@ impl Attempt<'_> {
     /// have lengths for it.
     fn fits(&self, weights: u64, ranges: &Ranges) -> bool {
         let layout = self.parts.layout;
+        // A padded side may have had any length that the writer pads to the stored one: 897 to 1,024, for a multiple of 128.
         let low = |side| {
             let pads = layout.pads.iter().filter(|pad| pad.side == side);
             let multiple = pads.filter_map(|pad| self.multiple(pad, ranges)).max();
@@ -174,9 +181,10 @@ impl Attempt<'_> {
     /// Returns the multiple to which the writer padded a side; `None` if it did not, or if the module states the length
     /// without padding.
     fn multiple(&self, pad: &Pad, ranges: &Ranges) -> Option<u64> {
+        // One group covers the whole side, whatever the multiple was.
         let groups = || ranges.get(Side::Groups).point().filter(|&groups| groups > 1);
         let implied = || divide(ranges.get(pad.side).high, groups()?);
-        let block = (self.stated)("block elements");
+        let block = (self.stated)(Key::BlockElements);
         let multiple = pad.to.or(block).or(self.group).or_else(implied);
         let is_stated =
             pad.unless.is_some_and(|name| self.parts.problem.module.find(name).is_some());
@@ -205,6 +213,7 @@ impl Attempt<'_> {
         if let Some(length) = range.point() {
             return Some((length, Certainty::Known));
         }
+        // The longest one fills the last word, so it comes before other dimensions of the model.
         let longest = Some(range.high).filter(|&high| known.is_side(high));
         let shorter = known.dimensions(range.low..=range.high - 1);
         let mut candidates = longest.into_iter().chain(shorter);
@@ -213,6 +222,8 @@ impl Attempt<'_> {
             let certainty = if is_sole { Certainty::Known } else { Certainty::UpperBound };
             return Some((length, certainty));
         }
+        // No dimension of the model is in the range. The longest length is taken if it looks like one: sides of models are
+        // multiples of 32, or the groups fill it.
         let is_grouped = self.parts.layout.groups.is_some_and(|grouping| grouping.of == side);
         let groups = ranges.get(Side::Groups).point().filter(|&groups| is_grouped && groups > 1);
         let whole = groups.zip(self.group).and_then(|(groups, group)| groups.checked_mul(group));
@@ -242,13 +253,15 @@ impl Attempt<'_> {
         let Problem { module, known, .. } = *self.parts.problem;
         let Some(multiple) = self.multiple(pad, ranges) else { return (length, Certainty::Known) };
         let range = length.saturating_sub(multiple - 1)..=length;
-        let vocabulary = known.vocabulary(module.name).filter(|_| pad.side == Side::Outputs);
+        let vocabulary =
+            if pad.side == Side::Outputs { known.vocabulary(module.name) } else { None };
         if let Some(vocabulary) = vocabulary.filter(|vocabulary| range.contains(vocabulary)) {
             return (vocabulary, Certainty::Known);
         }
         let mut listed = known.dimensions(range);
         let (first, is_sole) = (listed.next(), listed.next().is_none());
         let is_certain = match first {
+            // No other part of HIGGS shows its inputs, which are padded to 1,024.
             Some(first) if pad.trusts_sole && is_sole => return (first, Certainty::Known),
             _ if pad.trusts_sole => return (length, Certainty::UpperBound),
             _ if known.is_stored(length) => return (length, Certainty::Known),
@@ -271,6 +284,7 @@ impl Attempt<'_> {
         let is_matrix = self.parts.layout.size == [Side::Outputs, Side::Inputs];
         let groups = ranges.get(Side::Groups).point().filter(|&groups| is_matrix && groups > 1);
         let group = groups.and_then(|groups| divide(inputs, groups));
+        // Other quotients are no group sizes: scales may cover blocks of rows, or the whole matrix.
         let Some(group) = group.filter(|group| (8..=1024).contains(group)) else { return false };
         let mut listed = known.dimensions(inputs.saturating_sub(group - 1)..=inputs);
         known.is_dimension(outputs)
@@ -304,7 +318,8 @@ fn solve_layout(
     }
     let parts = &StoredParts::find(layout, problem).ok_or(None)?;
     parts.check()?;
-    // The head has another size, and the metadata of a file lists modules.
+    // Solved modules are kept by their shapes, unless the result depends on the name: the head has another size, and the
+    // metadata of a file lists modules.
     let is_padded = layout.pads.iter().any(|pad| pad.side == Side::Outputs);
     schemes.depend_on_name |= is_padded || problem.known.shapes.list_modules();
     if let Some(holds) = layout.condition
@@ -313,6 +328,8 @@ fn solve_layout(
         return Err(None);
     }
     let mut attempts = Attempts { method, parts, failed: layout.conflict() };
+    // The recipe comes first, if the layout leaves it a choice. A scheme that does not fit the shapes is no error: they
+    // take precedence.
     let needs_recipe = layout.has(Flag::NeedsRecipe);
     if needs_recipe || layout.is_open() {
         let chosen = schemes.choose(STEPS, |scheme| {
@@ -328,6 +345,7 @@ fn solve_layout(
         }
     }
     let (best, is_ambiguous) = attempts.solve_all_bits()?;
+    // Two widths that round nothing both fit. If both round, each is doubtful, and the other failures say more.
     if needs_recipe && best.certainty != Certainty::Expected || is_ambiguous && best.is_whole {
         return Err(Some(AmbiguousScheme));
     }
@@ -345,10 +363,11 @@ struct Attempts<'a> {
 impl Attempts<'_> {
     fn solve(&mut self, bits: u64, group: Option<u64>, scheme: &Scheme) -> Option<Solved> {
         let group = group.or(only(self.parts.layout.sizes()));
-        let stated = |key: &str| scheme.number(key);
+        let stated = |key| scheme.number(key);
         let attempt = Attempt { parts: self.parts, bits, group, stated: &stated };
         let solved = attempt.solve(self.method);
         let reason = solved.as_ref().err().copied();
+        // Most attempts conflict, because they have the wrong width.
         self.failed = reason.filter(|reason| *reason != ConflictingComponents).or(self.failed);
         solved.ok()
     }
@@ -416,6 +435,8 @@ pub(in crate::count) fn solve(
             }
         }
         if let Some(best) = best {
+            // If the configuration implies another number, a later method may reach it: two methods may have parts of the
+            // same names.
             if known.expected.is_none() || best.certainty == Certainty::Expected {
                 return Ok(Some(best));
             }
@@ -440,7 +461,7 @@ fn rank(reason: UnresolvedReason) -> u8 {
 impl PackedLayout {
     /// Returns the reason if the shapes of the parts contradict each other.
     fn conflict(&self) -> Failure {
-        Some(ConflictingComponents).filter(|_| !self.has(Flag::Shared))
+        if self.has(Flag::Shared) { None } else { Some(ConflictingComponents) }
     }
 
     /// Returns whether the format leaves a number to the recipe.
@@ -451,9 +472,11 @@ impl PackedLayout {
 
     /// Returns the bits and the group size of a scheme; `None` if the layout does not allow them.
     fn numbers(&self, scheme: &Scheme) -> Option<(u64, Option<u64>)> {
-        let bits = scheme.bits.filter(|_| !self.has(Flag::WithoutBits)).or(only(self.bits))?;
+        let stated = if self.has(Flag::WithoutBits) { None } else { scheme.bits };
+        let bits = stated.or(only(self.bits))?;
+        // `group_size` counts inputs, and says nothing about groups of all weights.
         let is_grouped = self.groups.is_some_and(|grouping| grouping.of == Side::Inputs);
-        let group = scheme.group_size.filter(|_| is_grouped);
+        let group = if is_grouped { scheme.group_size } else { None };
         let sizes = self.sizes();
         let is_size = group.is_none_or(|group| sizes.is_empty() || sizes.contains(&group));
         (self.bits.contains(&bits) && is_size).then_some((bits, group))

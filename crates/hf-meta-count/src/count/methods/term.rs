@@ -1,5 +1,6 @@
 //! Terms: how a writer derives a dimension of a stored tensor from a side of the matrix.
 
+use crate::count::config::Key;
 use hf_meta_format::base::text::named_enum;
 
 named_enum! {
@@ -51,7 +52,7 @@ pub(crate) enum Term {
     /// `side · n`.
     Times(Side, u64),
     /// `⌈side / n⌉`, for a number under this key of the recipe. The last block may be incomplete.
-    Blocks(Side, &'static str),
+    Blocks(Side, Key),
     /// The bytes of GGUF blocks. The writer requires whole blocks.
     BlockBytes(Side),
     /// `n · ⌈side / n⌉`. Stored with padding.
@@ -67,7 +68,7 @@ pub(crate) enum Term {
     /// `n · bits`.
     Bits(u64),
     /// `2 ^ n`, for a number under this key of the recipe.
-    Entries(&'static str),
+    Entries(Key),
     /// A constant.
     Constant(u64),
     /// Anything.
@@ -83,7 +84,7 @@ pub(super) struct Units<'a> {
     /// The bits of the dtype, which differ from the container if bytes are viewed as another dtype.
     pub(super) stored: u64,
     /// The numbers that the recipe states.
-    pub(super) stated: &'a dyn Fn(&str) -> Option<u64>,
+    pub(super) stated: &'a dyn Fn(Key) -> Option<u64>,
 }
 
 /// A range of lengths, both ends included. An unknown length is at least 1.
@@ -146,7 +147,7 @@ impl Term {
     }
 
     /// Returns the key of the recipe that the dimension depends on.
-    pub(super) fn key(self) -> Option<&'static str> {
+    pub(super) fn key(self) -> Option<Key> {
         match self {
             Self::Entries(key) | Self::Blocks(_, key) => Some(key),
             _ => None,
@@ -164,7 +165,7 @@ impl Term {
             Self::Split(_, parts) => [1, parts],
             Self::Times(_, number) => [number, 1],
             Self::Blocks(_, key) => [1, stated(key)?],
-            Self::BlockBytes(_) => [stated("block bytes")?, stated("block elements")?],
+            Self::BlockBytes(_) => [stated(Key::BlockBytes)?, stated(Key::BlockElements)?],
             Self::Viewed(_) => [word, stored],
             _ => return None,
         };
@@ -188,7 +189,7 @@ impl Term {
 
     /// Returns whether the dimension of a side is rounded up.
     pub(super) fn is_rounded(self, side: u64, units: &Units<'_>) -> bool {
-        let fraction = self.fraction(units).filter(|_| self.rounds_up());
+        let fraction = if self.rounds_up() { self.fraction(units) } else { None };
         fraction.is_some_and(|[numerator, denominator]| {
             let product = side.checked_mul(numerator);
             product.is_some_and(|product| !product.is_multiple_of(denominator))
@@ -250,7 +251,7 @@ mod tests {
             Term::Length(Side::Inputs),
             Term::PackedUp(Side::Inputs),
             Term::Whole(Side::Inputs),
-            Term::Blocks(Side::Inputs, "any"),
+            Term::Blocks(Side::Inputs, Key::VectorLength),
             Term::Times(Side::Inputs, 2),
         ];
         for (bits, side) in (1..=8).flat_map(|bits| (1..200).map(move |side| (bits, side))) {

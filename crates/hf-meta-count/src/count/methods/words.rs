@@ -8,15 +8,39 @@ use super::prelude::*;
 /// Source: `QuantLinear.pack` of AutoGPTQ 0.7 and GPTQModel, which rounds the rows up. Without an order of the inputs,
 /// AutoRound pads them to whole groups.
 pub(super) const GPTQ: Method = Method {
-    names: "gptq auto_gptq gptq_marlin moe_wna16 gptqmodel auto-round autoround inc intel/auto-round",
-    layouts: &[layout("gptq", ALL_BITS, &["qweight"], INTEGER, Sides(&[PackedUp(Inputs), OUTPUTS]))
+    names: &[
+        "gptq",
+        "auto_gptq",
+        "gptq_marlin",
+        "moe_wna16",
+        "gptqmodel",
+        "auto-round",
+        "autoround",
+        "inc",
+        "intel/auto-round",
+    ],
+    layouts: &[layout(
+        "gptq",
+        ALL_BITS,
+        &["qweight"],
+        INTEGER,
+        Sides(&[PackedUp(Inputs), OUTPUTS]),
+    )
     .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
     .with(zeros(&["qzeros"], Sides(&[GROUPS, PackedUp(Outputs)])).dtypes(INTEGER).need(Written))
     .with(part(ColumnOrder, &["g_idx"], Sides(&[INPUTS])).optional())
     .grouped(Inputs, &[])
     .pads(&[Pad { unless: Some("g_idx"), plausible: Some(1), ..Pad::new(Inputs, None) }])
-    .recipes("gptq auto_gptq gptqmodel gptq:gptq gptq:gptq_v2 auto-round:auto_round:auto_gptq auto-round:auto_gptq")],
-    others: &[(LowRank, &["lora_A.weight", "lora_B.weight"])],
+    .recipes(&[
+        "gptq",
+        "auto_gptq",
+        "gptqmodel",
+        "gptq:gptq",
+        "gptq:gptq_v2",
+        "auto-round:auto_round:auto_gptq",
+        "auto-round:auto_gptq",
+    ])],
+    others: &[(LowRank, &["?lora_A.weight", "?lora_B.weight"])],
 };
 
 /// AWQ: 4-bit weights, packed along the outputs into words of 32 or 16 bits. `gemv` packs along the inputs and pads the
@@ -24,40 +48,40 @@ pub(super) const GPTQ: Method = Method {
 ///
 /// Source: `awq/modules/linear` of AutoAWQ 0.2, and `awq/quantize/qmodule.py` of llm-awq. ParoQuant adds rotations.
 pub(super) const AWQ: Method = Method {
-    names: "awq auto_awq awq_marlin paroquant",
+    names: &["awq", "auto_awq", "awq_marlin", "paroquant"],
     layouts: &[
         layout("awq", &[4], &["qweight"], HALF_WORD, Sides(&[Packed(Outputs), INPUTS]))
             .with(scale(&["scales"], Sides(&[Anything, OUTPUTS])))
             .with(zeros(&["qzeros", "scaled_zeros"], Sides(&[Anything, OUTPUTS])))
-            .recipes("awq:gemv_fast awq:llm-awq"),
+            .recipes(&["awq:gemv_fast", "awq:llm-awq"]),
         layout("awq", &[4], &["qweight"], WORD, TILES)
             .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
             .with(absent(&["qzeros"]))
             .grouped(Inputs, &[])
             .flags(&[NeedsMethod])
-            .recipes("awq:marlin"),
+            .recipes(&["awq:marlin"]),
         layout("awq", ALL_BITS, &["qweight"], WORD, Sides(&[INPUTS, Packed(Outputs)]))
             .with(scale(&["scales"], Sides(&[GROUPS, OUTPUTS])))
             .with(
                 zeros(&["qzeros"], Sides(&[GROUPS, Packed(Outputs)]))
                     .need(Required)
-                    .stored(If("zero_point")),
+                    .stored(If(Key::ZeroPoint)),
             )
             .grouped(Inputs, &[])
-            .recipes("awq awq:gemm auto-round:auto_round:auto_awq auto-round:auto_awq"),
+            .recipes(&["awq", "awq:gemm", "auto-round:auto_round:auto_awq", "auto-round:auto_awq"]),
         layout("awq", &[4], &["qweight"], WORD, ROWS)
             .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
             .with(zeros(&["qzeros"], Sides(&[OUTPUTS, Packed(Groups)])).need(Required))
             .flags(&[NeedsMethod])
-            .recipes("awq:gemv"),
+            .recipes(&["awq:gemv"]),
     ],
-    others: &[(Rotation, &["theta", "pairs"]), (Scale, &["channel_scales"])],
+    others: &[(Rotation, &["?theta", "?pairs"]), (Scale, &["?channel_scales"])],
 };
 
 /// Neural Compressor, packed along the inputs or the outputs into words of 8 to 64 bits. Source: `WeightOnlyLinear` in
 /// `adaptor/torch_utils/model_wrapper.py` 2.6, with `use_optimum_format=False`.
 pub(super) const NEURAL_COMPRESSOR: Method = Method {
-    names: "intel/neural-compressor neural_compressor",
+    names: &["intel/neural-compressor", "neural_compressor"],
     layouts: &[
         compressor_words(Sides(&[OUTPUTS, Whole(Inputs)]), Sides(&[OUTPUTS, Whole(Groups)])),
         // Bytes of 8 bits are the same in both orders.
@@ -83,16 +107,16 @@ const fn compressor_words(words: PartShape, zero_words: PartShape) -> PackedLayo
 /// Marlin and QQQ: tiles of 16 inputs. Marlin-2:4 of GPTQ stores half of the weights. Source: `marlin/__init__.py` of
 /// IST-DASLab, `QQQ/gptq/qlinear/qlinear_marlin.py`, GPTQModel, and `gptq_marlin_24.py` of vLLM 0.4.3.
 pub(super) const MARLIN: Method = Method {
-    names: "marlin qqq",
+    names: &["marlin", "qqq"],
     layouts: &[
         layout("marlin", &[2, 4, 8], &["B"], WORD, TILES)
-            .with(scale(&["s", "s_channel"], Sides(&[GROUPS, OUTPUTS]))),
+            .with(scale(&["?s", "?s_channel"], Sides(&[GROUPS, OUTPUTS]))),
         layout("marlin-24", &[4, 8], &["B_24"], WORD, SPARSE_TILES)
-            .with(scale(&["s"], Sides(&[GROUPS, OUTPUTS])))
+            .with(scale(&["?s"], Sides(&[GROUPS, OUTPUTS])))
             .with(part(Shape, &["B_meta"], Sides(&[Split(Inputs, 32), Times(Outputs, 2)])))
-            .recipes("gptq:marlin_24"),
+            .recipes(&["gptq:marlin_24"]),
     ],
-    others: &[(Scale, &["s_group"]), (State, &["workspace"]), (ColumnOrder, &["perm"])],
+    others: &[(Scale, &["?s_group"]), (State, &["?workspace"]), (ColumnOrder, &["?perm"])],
 };
 
 /// Tiles of 16 inputs, as Marlin stores them.
@@ -104,15 +128,15 @@ const TILES: PartShape = Sides(&[Split(Inputs, 16), Tiled(Outputs, 16)]);
 ///
 /// Source: `compressed_tensors/compressors` 0.9 to 0.20.
 pub(super) const PACKED: Method = Method {
-    names: "compressed-tensors",
+    names: &["compressed-tensors"],
     layouts: &[
         layout("marlin-24", &[4, 8], &["weight_packed"], WORD, SPARSE_TILES)
             .with(scale(&["scale_packed"], Sides(&[GROUPS, OUTPUTS])))
-            .recipes("compressed-tensors:marlin-24"),
+            .recipes(&["compressed-tensors:marlin-24"]),
         packed_words(Sides(&[OUTPUTS, PackedUp(Inputs)]), Sides(&[PackedUp(Outputs), GROUPS])),
         packed_words(Sides(&[OUTPUTS, Whole(Inputs)]), Sides(&[Whole(Outputs), GROUPS])),
     ],
-    others: &[(Shape, &["meta", "*_shape", "*_weight_shape"])],
+    others: &[(Shape, &["?meta", "?*_shape", "?*_weight_shape"])],
 };
 
 const SPARSE_TILES: PartShape = Sides(&[Split(Inputs, 32), Tiled(Outputs, 16)]);
@@ -125,17 +149,17 @@ const fn packed_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
         &[Sides(&[OUTPUTS, GROUPS]), Sides(&[AtMost(Outputs), Anything]), Elements(Constant(1))];
     layout("pack-quantized", ALL_BITS, PACKED_NAMES, WORD, words)
         .with(absent(&["scale_packed"]))
-        .with(scale(&["weight_scale", "*_weight_scale", "*_scale"], OneOf(scales)))
+        .with(scale(&["weight_scale", "*_weight_scale", "?*_scale"], OneOf(scales)))
         .with(
-            zeros(&["weight_zero_point", "*_zero_point"], zero_words)
+            zeros(&["weight_zero_point", "?*_zero_point"], zero_words)
                 .dtypes(WORD)
-                .stored(Unless("symmetric")),
+                .stored(Unless(Key::Symmetric)),
         )
-        .with(part(ColumnOrder, &["weight_g_idx", "*_g_idx"], Elements(INPUTS)).optional())
+        .with(part(ColumnOrder, &["weight_g_idx", "?*_g_idx"], Elements(INPUTS)).optional())
         .with(part(Shape, &["weight_shape"], Sides(&[Constant(2)])).optional())
         .grouped(Inputs, &[])
         .flags(&[NeedsRecipe])
-        .recipes("compressed-tensors:pack-quantized")
+        .recipes(&["compressed-tensors:pack-quantized"])
 }
 
 /// MLX, and the Metal kernels of transformers. The shapes determine the product of bits and group size. The affine mode
@@ -143,17 +167,17 @@ const fn packed_words(words: PartShape, zero_words: PartShape) -> PackedLayout {
 ///
 /// Source: `mlx.core.quantize` 0.32 and `transformers/integrations/metal_quantization.py`.
 pub(super) const MLX: Method = Method {
-    names: "mlx mlx_q4 mlx_q8 metal",
+    names: &["mlx", "mlx_q4", "mlx_q8", "metal"],
     layouts: &[layout("mlx", &[1, 2, 3, 4, 5, 6, 8], &PLAIN, WORD, ROWS)
         .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
-        .with(zeros(&["biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])).stored(If("affine")))
+        .with(zeros(&["?biases", "qbiases"], Sides(&[OUTPUTS, GROUPS])).stored(If(Key::Affine)))
         .in_whole_groups(Inputs, &[16, 32, 64, 128])],
-    others: &[(Scale, &["global_scale"])],
+    others: &[(Scale, &["?global_scale"])],
 };
 
 /// BitBLAS: rows of bytes. Source: `bitblas.py` of vLLM and GPTQModel.
 pub(super) const BITBLAS: Method = Method {
-    names: "bitblas",
+    names: &["bitblas"],
     layouts: &[layout("bitblas", ALL_BITS, &["qweight"], BYTE, ROWS)
         .with(scale(&["scales"], Sides(&[OUTPUTS, GROUPS])))
         .with(zeros(&["qzeros"], Sides(&[GROUPS, Packed(Outputs)])).dtypes(BYTE))
@@ -163,7 +187,7 @@ pub(super) const BITBLAS: Method = Method {
 
 /// Nunchaku (SVDQuant) with a low-rank branch. AWQ has four rows side by side. Source: `nunchaku/models/linear.py`.
 pub(super) const SVDQUANT: Method = Method {
-    names: "svdquant nunchaku nunchaku_lite",
+    names: &["svdquant", "nunchaku", "nunchaku_lite"],
     layouts: &[
         layout("svdquant", &[4], &["qweight"], BYTE, ROWS)
             .with(scale(&["wscales"], Sides(&[GROUPS, OUTPUTS])))
@@ -183,7 +207,7 @@ pub(super) const SVDQUANT: Method = Method {
 /// `QoQ` of `QServe`: rows of bytes with a scale per output. Groups have scales and zero points in bytes. Source:
 /// `sglang/srt/layers/quantization/qoq.py` of `SGLang` 0.5.
 pub(super) const QOQ: Method = Method {
-    names: "qoq",
+    names: &["qoq"],
     layouts: &[layout("qoq", &[4], &["qweight"], SIGNED_BYTE, ROWS)
         .with(scale(&["s1_scales"], Sides(&[OUTPUTS])))
         .with(zeros(&["s1_szeros"], Sides(&[OUTPUTS])))
@@ -197,7 +221,7 @@ pub(super) const QOQ: Method = Method {
 /// packed into bytes without gaps. Only the scales of integers are transposed. Source:
 /// `quark/torch/export/nn/modules/qparamslinear.py` and `quark/torch/utils/pack.py` 0.13.
 pub(super) const QUARK: Method = Method {
-    names: "quark quark_int4fp8_moe",
+    names: &["quark", "quark_int4fp8_moe"],
     layouts: &[
         layout("quark", &[1, 2, 4, 8, 16, 32], &PLAIN, WORD, Sides(&[INPUTS, Packed(Outputs)]))
             .with(scale(&["weight_scale"], Sides(&[GROUPS, OUTPUTS]))),
@@ -217,7 +241,7 @@ const QUARK_GROUPS: &[PartShape] = &[Sides(&[GROUPS, OUTPUTS]), Sides(&[OUTPUTS,
 /// GGUF blocks in rows of bytes, the last one padded. The configuration names the block type. Source:
 /// `gptqmodel/nn_modules/qlinear/gguf.py`.
 pub(super) const GGUF: Method = Method {
-    names: "gguf",
+    names: &["gguf"],
     layouts: &[layout("gguf blocks", &[8], &["qweight"], BYTE, BLOCKS)
         .with(absent(&["scales"]))
         .pads(&[Pad::new(Inputs, None)])

@@ -83,7 +83,7 @@ fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader
     let mut sizes = BTreeMap::new();
     for Storage { key, bytes, .. } in pickle.storages() {
         let known = *sizes.entry(key).or_insert(bytes);
-        let known = known.filter(|_| keys.contains(key));
+        let known = if keys.contains(key) { known } else { None };
         check_storage(&String::from_utf8_lossy(key), bytes, known)?;
     }
     let start = pickle.at as u64;

@@ -297,7 +297,9 @@ impl<'a> Pickle<'a> {
     fn build(&mut self, start: usize) -> Result<()> {
         let owner = start.checked_sub(1).map(|below| self.stack[below]);
         let owner = owner.filter(|owner| self.kind(*owner) == Some(NodeKind::Call));
-        if let Some(owner) = owner.filter(|_| self.stack[start].as_node().is_some()) {
+        if self.stack[start].as_node().is_some()
+            && let Some(owner) = owner
+        {
             return self.append(owner, start);
         }
         self.stack.truncate(start);
@@ -449,7 +451,7 @@ impl<'a> Storage<'a> {
         };
         let class = pickle.function(class).1.strip_suffix(b"Storage")?;
         let element = ELEMENT_TYPES.iter().find(|(name, ..)| name.as_bytes() == class);
-        let element = element.filter(|_| !class.is_empty());
+        let element = if class.is_empty() { None } else { element };
         let size = element.map(|(.., size)| *size).or((class == b"Untyped").then_some(1))?;
         let bytes = u64::try_from(pickle.integer(length)?).ok()?.checked_mul(size);
         Some(Self { key: pickle.text(key), element, bytes })

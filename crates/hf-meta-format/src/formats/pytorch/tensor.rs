@@ -75,7 +75,7 @@ impl StorageCover {
         let is_dense = tensor.stored == (tensor.end - tensor.begin) / size;
         let unshared = if is_dense { (tensor.end - covered) / size } else { tensor.stored };
         let owner = same.or(self.furthest.filter(|_| covered == tensor.end));
-        let owner = owner.filter(|_| tensor.stored > 0);
+        let owner = if tensor.stored > 0 { owner } else { None };
         let new = if owner.is_some() { 0 } else { unshared.min(self.free / size) };
         if is_dense && covered < tensor.end {
             self.furthest = Some(at);

@@ -1,4 +1,26 @@
 //! Finds the sets of weights in a repository or a folder by file names alone.
+//!
+//! No header is read before a set is chosen, so the names decide, as they do in the loaders:
+//!
+//! 1. `name` splits a path into folder, model, variant, training step and shard number.
+//! 2. `group` joins the shards of one model, and an index with its shards. Each group is a [`WeightSet`].
+//! 3. [`ListedWeights::main`] orders the sets by format, kind, location, step, variant, quantization and form. The first is
+//!    the model, unless another set of a different model has the same location: then the caller has to choose.
+//! 4. [`ListedWeights::loaded_with`] adds the components that a loader loads with the model.
+//!
+//! A repository with these files has four sets:
+//!
+//! ```text
+//! unet/diffusion_pytorch_model.safetensors       location Unet, no variant     the model
+//! unet/diffusion_pytorch_model.fp16.safetensors  location Unet, variant fp16   another form of the model
+//! vae/diffusion_pytorch_model.safetensors        location Subfolder            a component, loaded with the model
+//! v1-5-pruned.safetensors                        location Root                 another set
+//! model_index.json                               lists the folders of the components
+//! ```
+//!
+//! With `a.safetensors` and `b.safetensors` alone, both are at the root under names that no loader knows, and there is no
+//! model. The order of the locations is that of huggingface.js; the names are those of transformers (`SAFE_WEIGHTS_NAME`),
+//! diffusers, PEFT, Mistral (`consolidated`) and llama.cpp.
 
 mod group;
 mod listed_file;
@@ -28,17 +50,17 @@ pub use crate::formats::NumberedName;
 ///
 /// ```
 /// use hf_meta_format::formats::Formats;
-/// use hf_meta_format::formats::weight_sets::{Layout, ListedFile};
+/// use hf_meta_format::formats::weight_sets::{ListedFile, ListedWeights};
 ///
 /// let file = |path: &str| ListedFile { path: path.parse().unwrap(), size: 10 };
 /// let files = ["model.safetensors", "model.fp16.safetensors", "config.json"].map(file);
-/// let layout = Layout::new(Formats::built_in(), None, &files);
-/// assert_eq!(layout.sets.len(), 2);
-/// assert_eq!(layout.main().unwrap().path.as_str(), "model.safetensors");
+/// let listed = ListedWeights::new(Formats::built_in(), None, &files);
+/// assert_eq!(listed.sets.len(), 2);
+/// assert_eq!(listed.main().unwrap().path.as_str(), "model.safetensors");
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Layout {
+pub struct ListedWeights {
     /// The sets in the accepted formats, sorted by path, with numbers in ascending order.
     pub sets: Vec<WeightSet>,
     /// Weights in other formats.
@@ -63,7 +85,7 @@ pub const PIPELINE: &str = "model_index.json";
 /// The file of a `sentence-transformers` model that lists its modules.
 const MODULES: &str = "modules.json";
 
-impl Layout {
+impl ListedWeights {
     /// Finds the sets of weights in the files of a folder, or of a whole repository if `root` is `None`.
     pub fn new(formats: &Formats, root: Option<&RepoPath>, files: &[ListedFile]) -> Self {
         let mut sets = BTreeMap::new();
@@ -243,7 +265,8 @@ impl Layout {
             rest.is_some_and(|rest| matches!(rest, "" | "-*") || rest.starts_with("-*-of-"))
         };
         let mut found = self.sets.iter().filter(has_stem);
-        found.next().filter(|_| found.next().is_none())
+        let first = found.next()?;
+        found.next().is_none().then_some(first)
     }
 
     /// Removes all sets of other quantizations.
@@ -280,6 +303,8 @@ impl Layout {
         };
         let main = sets.iter().copied().min_by_key(precedence)?;
         let first = precedence(&main);
+        // A rival has as good a claim: another model at the same location, the same name twice, or, without a set that has no
+        // variant, another variant.
         let is_rival = |set: &&&'a WeightSet| {
             let is_other_variant =
                 set.name.file.variant != main.name.file.variant && !main.name.file.is_quantized;
@@ -324,6 +349,7 @@ impl Layout {
                 common.iter().zip(folder.split('/')).take_while(|(one, other)| *one == other);
             common.truncate(same.count());
         }
+        // The main component of a pipeline: the folder around it is that of the pipeline.
         common.pop_if(|part| matches!(*part, "transformer" | "unet"));
         let common = common.join("/");
         if common.len() < self.root.len() { self.root.clone() } else { common }
@@ -378,7 +404,7 @@ fn numbered_stem(path: &RepoPath) -> Option<(&str, &str)> {
 /// Returns the path pattern of shards, with a `*` in place of the shard number; `None` if their names have no number.
 pub fn shard_pattern(shards: &[RepoPath]) -> Option<RepoPath> {
     let files = shards.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
-    let sets = Layout::new(Formats::built_in(), None, &files.collect::<Vec<_>>()).sets;
+    let sets = ListedWeights::new(Formats::built_in(), None, &files.collect::<Vec<_>>()).sets;
     let [set] = &sets[..] else { return None };
     Some(set.path.clone())
 }

@@ -179,7 +179,7 @@ fn split_step(text: &str) -> (&str, Option<u64>) {
     let digits = &text[name.len()..];
     let suffixes = ["-steps-", "-step-", "-step"];
     let with_word = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix));
-    let epoch = || name.strip_suffix('-').filter(|_| digits.len() == 6);
+    let epoch = || if digits.len() == 6 { name.strip_suffix('-') } else { None };
     match (with_word.or_else(epoch), digits.parse().ok()) {
         (Some(name), Some(step)) if !name.is_empty() => (name, Some(step)),
         _ => (text, None),

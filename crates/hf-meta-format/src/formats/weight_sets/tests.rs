@@ -1,14 +1,14 @@
 use super::*;
 
-fn layout(root: &str, paths: &[&str]) -> Layout {
+fn listed(root: &str, paths: &[&str]) -> ListedWeights {
     let file = |path: &&str| ListedFile { path: path.parse().unwrap(), size: 10 };
     let files: Vec<_> = paths.iter().map(file).collect();
-    Layout::new(Formats::built_in(), root.parse().ok().as_ref(), &files)
+    ListedWeights::new(Formats::built_in(), root.parse().ok().as_ref(), &files)
 }
 
 /// Returns the path of the model; `-` if there is none or the names are ambiguous.
 fn main(paths: &[&str]) -> String {
-    layout("", paths).main().map_or_else(|| "-".to_owned(), |set| set.path.to_string())
+    listed("", paths).main().map_or_else(|| "-".to_owned(), |set| set.path.to_string())
 }
 
 /// Lists of files, each with the path of its model.
@@ -215,10 +215,10 @@ fn a_folder_is_searched_like_a_repository() {
         "a/b/unet/diffusion_pytorch_model.safetensors",
         "a/b/vae/diffusion_pytorch_model.safetensors",
     ];
-    assert_eq!(layout("a/b", &paths).main().unwrap().path.as_str(), paths[0]);
-    assert_eq!(layout("a", &paths).main().unwrap().path.as_str(), paths[0]);
+    assert_eq!(listed("a/b", &paths).main().unwrap().path.as_str(), paths[0]);
+    assert_eq!(listed("a", &paths).main().unwrap().path.as_str(), paths[0]);
     let paths = ["a/x/any.safetensors", "a/y/any.safetensors"];
-    assert_eq!(layout("a", &paths).main(), None);
+    assert_eq!(listed("a", &paths).main(), None);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn sets_are_listed_with_their_files() {
         "y/model-00002-of-00002.safetensors",
         "y/model.safetensors.index.json",
     ];
-    let found = layout("", &paths).sets;
+    let found = listed("", &paths).sets;
     let found: Vec<_> = found.iter().map(|set| (set.path.as_str(), set.files, set.bytes)).collect();
     let expected = [
         ("b.safetensors", 1, 10),
@@ -259,7 +259,7 @@ fn numbers_in_paths_are_in_ascending_order() {
         "ck-01500/a.gguf",
         "ck/a.gguf",
     ];
-    let sorted = layout("", &paths).sets;
+    let sorted = listed("", &paths).sets;
     let sorted: Vec<_> = sorted.iter().map(|set| set.path.as_str()).collect();
     assert_eq!(sorted, paths);
 }
@@ -276,7 +276,7 @@ fn incomplete_shards_without_an_index_are_rejected() {
     let shards = |numbers: &[&str]| {
         let paths: Vec<_> = numbers.iter().map(|n| format!("m-{n}-of-00003.safetensors")).collect();
         let paths: Vec<_> = paths.iter().map(String::as_str).collect();
-        layout("", &paths).main().unwrap().shards().map(|shards| shards.len())
+        listed("", &paths).main().unwrap().shards().map(|shards| shards.len())
     };
     assert_eq!(shards(&["00003", "00001", "00002"]), Ok(3));
     assert_eq!(shards(&["00000", "00001", "00002"]), Ok(3));
@@ -303,7 +303,7 @@ fn incomplete_shards_without_an_index_are_rejected() {
 #[test]
 fn files_numbered_without_their_total_are_one_set() {
     let paths = ["a/model-00001.safetensors", "a/model-00002.safetensors"];
-    let found = layout("", &paths);
+    let found = listed("", &paths);
     let [set] = &found.sets[..] else { panic!("{:?}", found.sets) };
     assert_eq!((set.path.as_str(), set.files, set.bytes), ("a/model-*.safetensors", 2, 20));
     let shards = set.shards().unwrap();
@@ -314,7 +314,7 @@ fn files_numbered_without_their_total_are_one_set() {
 #[test]
 fn sets_that_were_read_are_not_listed_as_other_sets() {
     let paths = ["a.safetensors", "b-00001-of-00002.safetensors", "b-00002-of-00002.safetensors"];
-    let sets = layout("", &paths).sets;
+    let sets = listed("", &paths).sets;
     let read = |paths: &[&str]| paths.iter().map(|path| path.parse().unwrap()).collect();
     let part_of =
         |files: &BTreeSet<_>| sets.iter().map(|set| set.is_part_of(files)).collect::<Vec<_>>();
@@ -327,7 +327,7 @@ fn sets_that_were_read_are_not_listed_as_other_sets() {
 #[test]
 fn only_models_have_quantizations() {
     let paths = ["a-Q8_0.gguf", "a-Q4_K_M.gguf", "b-Q8_0.gguf", "mmproj-F16.gguf", "c.safetensors"];
-    let found = layout("", &paths);
+    let found = listed("", &paths);
     assert_eq!(found.quantizations(), ["Q4_K_M", "Q8_0"]);
     let one = found.of_quantization("q8_0").sets;
     let one: Vec<_> = one.iter().map(|set| set.path.as_str()).collect();
@@ -342,7 +342,7 @@ fn an_index_may_omit_shards_of_its_model() {
         "m-00003-of-00003.safetensors",
     ];
     let other = ["m.safetensors", "n-00001-of-00003.safetensors", "x/m-00001-of-00003.safetensors"];
-    let found = layout("", &[&paths[..], &other].concat());
+    let found = listed("", &[&paths[..], &other].concat());
     let named: Vec<RepoPath> = paths[..2].iter().map(|path| path.parse().unwrap()).collect();
     let unindexed = found.unindexed_shards(&named);
     assert_eq!(unindexed.iter().map(RepoPath::as_str).collect::<Vec<_>>(), &paths[2..]);
@@ -407,9 +407,10 @@ fn the_last_checkpoint_of_a_run_is_the_main_set() {
     let main = |root: Option<&str>, paths: &[&str]| {
         let files = paths.iter().map(|path| ListedFile { path: path.parse().unwrap(), size: 1 });
         let root = root.map(|root| root.parse().unwrap());
-        let layout = Layout::new(Formats::built_in(), root.as_ref(), &files.collect::<Vec<_>>());
-        let found = layout.checkpoints().map(|(folder, count)| format!("{folder} of {count}"));
-        (layout.main().map(|set| set.path.to_string()), found)
+        let listed =
+            ListedWeights::new(Formats::built_in(), root.as_ref(), &files.collect::<Vec<_>>());
+        let found = listed.checkpoints().map(|(folder, count)| format!("{folder} of {count}"));
+        (listed.main().map(|set| set.path.to_string()), found)
     };
     let file = |text: &str| Some(text.to_owned());
     let run = ["checkpoint-500/model.safetensors", "checkpoint-1000/model.safetensors"];

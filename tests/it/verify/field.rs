@@ -1,0 +1,186 @@
+//! Small repositories that public reports describe: wrong names, leftovers, and files that other programs cut or replaced.
+
+use hf_meta_count::memory::{CacheDtype, Engine, MemoryOptions};
+use hf_meta_count::results::Finding;
+use hf_meta_format::formats::weight_sets::is_part_of_file;
+
+use crate::command::run;
+use crate::hub::{File, LocalHub, Repo};
+use crate::support;
+
+/// Writes a safetensors file.
+fn file(tensors: &[(&str, &str, &[u64])]) -> File {
+    let header = support::header(tensors.iter().copied(), None);
+    let length = header.data_length();
+    let entries = header.tensors().iter().map(|(name, tensor)| {
+        let (start, end) = tensor.data_offsets;
+        let (dtype, shape) = (&tensor.dtype, &tensor.shape);
+        format!(
+            r#""{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{start},{end}]}}"#
+        )
+    });
+    let json = format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
+    support::file_with_header(&json, length)
+}
+
+const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 640\n";
+
+/// mlx, `llama.cpp` and people rename files. The content decides, and the wrong name is said.
+#[tokio::test]
+async fn a_file_with_the_name_of_another_format_is_read() {
+    let repo = Repo::new("org/model").file("pytorch_model.bin", support::weights(&["x", "y"]));
+    let hub = LocalHub::start([repo]).unwrap();
+    let model = support::client(&hub).model("org/model");
+    let report = model.count().await.unwrap();
+    assert_eq!((report.format, report.parameter_count.total()), ("safetensors", 2));
+    let found = Finding::Misnamed { file: "pytorch_model.bin".to_owned(), format: "safetensors" };
+    assert!(report.findings.contains(&found), "{:?}", report.findings);
+    let verified = model.verify().await.unwrap();
+    assert!(verified.is_valid() && verified.findings().contains(&found));
+    let shown = run(&hub, &["org/model"]);
+    assert!(shown.stderr.contains("contains safetensors, although its name says otherwise"));
+}
+
+#[tokio::test]
+async fn a_pointer_in_place_of_a_small_file_is_named() {
+    let pointer = || File::from_bytes(POINTER);
+    let packed: &[(&str, &str, &[u64])] = &[
+        ("m.qweight", "I32", &[8, 64]),
+        ("m.scales", "F16", &[1, 64]),
+        ("m.qzeros", "I32", &[1, 8]),
+    ];
+    let repos = [
+        Repo::new("org/config")
+            .file("model.safetensors", file(packed))
+            .file("config.json", pointer()),
+        Repo::new("org/index")
+            .file("model.safetensors.index.json", pointer())
+            .file("a.safetensors", support::weights(&["x"])),
+    ];
+    let hub = LocalHub::start(repos).unwrap();
+    for repo in ["org/config", "org/index"] {
+        let verified = support::client(&hub).model(repo).verify().await.unwrap();
+        let messages: Vec<_> = verified.findings().iter().map(ToString::to_string).collect();
+        let is_named =
+            |text: &String| text.contains("Git LFS pointer") && text.contains("`git lfs pull`");
+        assert!(messages.iter().any(is_named), "{messages:?}");
+    }
+}
+
+/// A second save with fewer shards, as in mflux.
+#[tokio::test]
+async fn a_shard_of_an_earlier_save_is_a_finding() {
+    let index = [("x", "0.safetensors"), ("y", "1.safetensors")];
+    let repo = Repo::new("org/model")
+        .file("model.safetensors.index.json", support::index(&index))
+        .file("0.safetensors", support::weights(&["x"]))
+        .file("1.safetensors", support::weights(&["y"]))
+        .file("2.safetensors", support::weights(&["z"]))
+        .file("vae.safetensors", support::weights(&["z"]));
+    let hub = LocalHub::start([repo]).unwrap();
+    let verified = support::client(&hub).model("org/model").verify().await.unwrap();
+    let shard = Finding::UnindexedShard { shard: "2.safetensors".to_owned() };
+    assert!(verified.findings().contains(&shard), "{:?}", verified.findings());
+    let unchecked = verified.unchecked.unwrap();
+    let unchecked: Vec<_> = unchecked.iter().map(|set| set.path.as_str()).collect();
+    assert_eq!(unchecked, ["2.safetensors", "vae.safetensors"]);
+}
+
+#[tokio::test]
+async fn more_shards_than_their_names_imply_are_named() {
+    let shard = |number| format!("model-0000{number}-of-00001.safetensors");
+    let repo = Repo::new("org/model")
+        .file(&shard(0), support::weights(&["x"]))
+        .file(&shard(1), support::weights(&["y"]));
+    let hub = LocalHub::start([repo]).unwrap();
+    let error = support::client(&hub).model("org/model").count().await.unwrap_err();
+    let text = "has no index, and 2 shards, although the names imply 1";
+    assert!(error.to_string().contains(text), "{error}");
+    let verified = support::client(&hub).model("org/model").verify().all_sets(true).await.unwrap();
+    let messages: Vec<_> = verified.findings().iter().map(ToString::to_string).collect();
+    assert!(messages.iter().any(|message| message.contains(text)), "{messages:?}");
+}
+
+#[tokio::test]
+async fn parts_of_a_file_are_to_be_joined() {
+    for name in [
+        "x.gguf.part1of2",
+        "x.Q6_K.gguf-split-a",
+        "x.gguf.001",
+        "x.safetensors.partaa",
+        "x.gguf-part-b",
+    ] {
+        assert!(is_part_of_file(name), "{name}");
+        let repo = Repo::new("org/model").file(name, support::weights(&["x"]));
+        let hub = LocalHub::start([repo]).unwrap();
+        let ran = run(&hub, &["org/model"]);
+        assert_eq!(ran.code, 1, "{name}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("parts of a split file") && ran.stderr.contains("`cat`"),
+            "{}",
+            ran.stderr
+        );
+    }
+    for name in [
+        "model.safetensors.index.json",
+        "x.gguf",
+        "x.gguf.md5",
+        "x.bin.gz",
+        "x-00001-of-00002.gguf",
+        "x.gguf.lock",
+        "x.part1.txt",
+    ] {
+        assert!(!is_part_of_file(name), "{name}");
+    }
+}
+
+/// modelopt describes the quantization in a separate file, also of the cache. vLLM reads it.
+#[tokio::test]
+async fn the_recipe_of_modelopt_is_read() {
+    let name = |part: &str| format!("model.layers.0.mlp.up_proj.{part}");
+    let [weight, scale, second] = ["weight", "weight_scale", "weight_scale_2"].map(name);
+    let tensors: [(&str, &str, &[u64]); 5] = [
+        (&weight, "U8", &[128, 32]),
+        (&scale, "F8_E4M3", &[128, 4]),
+        (&second, "F32", &[]),
+        ("model.embed_tokens.weight", "BF16", &[96, 64]),
+        ("model.norm.weight", "BF16", &[64]),
+    ];
+    let config = r#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":64,"num_hidden_layers":1,
+        "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,"intermediate_size":128,"vocab_size":96,
+        "dtype":"bfloat16","tie_word_embeddings":true,"max_position_embeddings":4096}"#;
+    let recipe = |cache: &str| {
+        format!(
+            r#"{{"producer":{{"name":"modelopt"}},"quantization":{{"quant_algo":"NVFP4","kv_cache_quant_algo":{cache},"group_size":16}}}}"#
+        )
+    };
+    for (cache, dtype) in [(r#""FP8""#, CacheDtype::Fp8), ("null", CacheDtype::Bf16)] {
+        let repo = Repo::new("org/model")
+            .file("model.safetensors", file(&tensors))
+            .file("config.json", File::from_bytes(config))
+            .file("hf_quant_config.json", File::from_bytes(recipe(cache)));
+        let hub = LocalHub::start([repo]).unwrap();
+        let options = MemoryOptions { engine: Engine::Vllm, ..MemoryOptions::default() };
+        let report =
+            support::client(&hub).model("org/model").count().memory(options).await.unwrap();
+        assert_eq!(report.breakdown.method.as_deref(), Some("modelopt"));
+        assert_eq!(report.parameter_count.total(), 128 * 64 + 96 * 64 + 64);
+        assert_eq!(report.memory.unwrap().cache_dtype, dtype);
+    }
+}
+
+/// A checkpoint with an average of the weights and the moments of Adam.
+#[test]
+fn the_state_of_a_training_run_is_not_part_of_bits_and_memory() {
+    let hub = LocalHub::start([]).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/pytorch/ema.pt");
+    let csv = run(&hub, &["--format", "csv", path]).stdout;
+    let rows: Vec<Vec<_>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let value = |name| rows[1][rows[0].iter().position(|column| *column == name).unwrap()];
+    assert_eq!([value("parameters"), value("bits")], ["16", "32"]);
+    assert!(run(&hub, &[path]).stdout.contains(", 32 bits each"));
+    let json = run(&hub, &["--json", "--memory", path]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    // 16 floats, and a number of 64 bits.
+    assert_eq!(json["memory"]["weightBytes"], 16 * 4 + 8, "{}", json["memory"]);
+}
