@@ -160,8 +160,7 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     let listed = args.repos.list(endpoint)?;
     let repos = if args.changed { folders_of(&listed)? } else { listed };
     if args.against.is_selected() {
-        let selection = &args.selection;
-        return against::run(&args.against, &repos, selection, args.json, context).await;
+        return against::run(&args.against, &repos, &args.selection, args.json, context).await;
     }
     let sources = Sources {
         repos: &repos,
@@ -177,7 +176,7 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     if status != ExitStatus::Success {
         return Ok(status);
     }
-    let read = move |model: Model| async move { model.verify().all_sets(all).values(values).await };
+    let read = move |model: Model| model.verify().all_sets(all).values(values).into_future();
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| {
         if args.changed && has_no_weights(&report) {
             return Ok(ExitStatus::Success);

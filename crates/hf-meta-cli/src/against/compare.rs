@@ -56,6 +56,21 @@ impl Comparison {
         self.differing.is_empty() && self.missing.is_empty()
     }
 
+    /// Adds a file that was compared. `other` is its hash if it differs.
+    fn add(&mut self, path: &str, file: &ManifestFile, method: Method, other: Option<String>) {
+        let Some(found) = other else {
+            self.files += 1;
+            self.bytes = self.bytes.saturating_add(file.size);
+            return;
+        };
+        let (name, expected) = match method {
+            Method::Sha256 => ("SHA-256", file.sha256.as_deref()),
+            _ => ("Git hash", file.git_sha1.as_deref()),
+        };
+        let reason = format!("{name} {found} instead of {}", expected.unwrap_or_default());
+        self.differing.push(Difference { path: path.to_owned(), reason });
+    }
+
     /// Describes how the files were compared.
     pub(super) fn methods(&self) -> String {
         let counts = [
@@ -203,17 +218,7 @@ fn hash_all(
             Method::Git => &mut comparison.by_git_hash,
             Method::Size => &mut comparison.by_size,
         } += 1;
-        let Some(found) = other else {
-            comparison.files += 1;
-            comparison.bytes = comparison.bytes.saturating_add(file.size);
-            continue;
-        };
-        let (name, expected) = match method {
-            Method::Sha256 => ("SHA-256", file.sha256.as_deref()),
-            _ => ("Git hash", file.git_sha1.as_deref()),
-        };
-        let reason = format!("{name} {found} instead of {}", expected.unwrap_or_default());
-        comparison.differing.push(Difference { path: (*path).clone(), reason });
+        comparison.add(path, file, method, other);
     }
     Ok(())
 }
