@@ -162,12 +162,9 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     if args.against.is_selected() {
         return against::run(&args.against, &repos, &args.selection, args.json, context).await;
     }
-    let sources = Sources {
-        repos: &repos,
-        selection: &args.selection,
-        is_json: args.json,
-        is_streamed: !(args.sarif || args.junit),
-    };
+    let (selection, is_json) = (&args.selection, args.json);
+    let is_streamed = !(args.sarif || args.junit);
+    let sources = Sources { repos: &repos, selection, is_json, is_streamed };
     let (all, values) = (args.all, args.values);
     let failure = if args.strict { Severity::Warning } else { Severity::Error };
     let least = if context.line.is_quiet { failure } else { Severity::Note };
