@@ -205,6 +205,7 @@ pub(crate) fn message_with_causes(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use hf_meta::{CountReport, VerifyReport, Weights};
+    use hf_meta_count::results::metadata::MetadataDocument;
     use schemars::JsonSchema;
     use schemars::generate::SchemaSettings;
 
@@ -212,7 +213,6 @@ mod tests {
     use crate::against::AgainstDocument;
     use crate::diff::DiffDocument;
     use crate::get::PlanDocument;
-    use crate::views::metadata::MetadataDocument;
 
     /// The documents of the command.
     #[derive(JsonSchema)]
