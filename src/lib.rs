@@ -35,6 +35,8 @@
 //! | validate files and the index | [`Model::verify`]; all weight sets: [`Verify::all_sets`] |
 //! | compute the memory of weights and cache | [`Count::memory`] |
 //! | list the weight sets in a repository | [`Model::weight_sets`] |
+//! | read the data of selected tensors | [`Model::tensors`]; their ranges: [`Tensors::read_plan`] |
+//! | list the files of a repository with their hashes | [`Model::manifest`] |
 //! | compare two results | [`Diff`] |
 //! | group tensors by module | [`Tree`] |
 //! | serialize to JSON | `serde_json::to_string(&parsed)`, or [`CountReport`] to omit the headers |
@@ -109,7 +111,7 @@
 //!
 //! [Tutorial](docs::tutorial) · [Library](docs::library) · [Requests](docs::reading) ·
 //! [Caching and offline use](docs::cache) · [Counting](docs::counting) · [Quantization](docs::quantization) ·
-//! [Memory](docs::memory) · [Validation](docs::validity) · [Repository layouts](docs::layouts) · [GGUF](docs::gguf) ·
+//! [Memory](docs::memory) · [Validation](docs::validity) · [Tensors](docs::tensors) · [Repository layouts](docs::layouts) · [GGUF](docs::gguf) ·
 //! [PyTorch](docs::pytorch) · [JSON](docs::json) · [Error handling in a service](docs::errors) ·
 //! [Installation](docs::install) · [Command line](docs::command) · [Continuous integration](docs::ci) ·
 //! [Questions](docs::faq) · [Python](docs::python) · [Census](docs::census) · [Badge service](docs::service) ·
@@ -128,12 +130,16 @@ mod http;
 mod hub;
 
 pub use hf_meta_count::memory::MemoryOptions;
-pub use hf_meta_count::results::{Finding, Severity};
+pub use hf_meta_count::results::{Finding, Severity, ValueCheck, ValueReport};
+pub use hf_meta_count::values::{TensorDifference, ValueDiff};
 pub use hf_meta_count::{
     CountReport, CountSummary, Diff, FetchStats, ParameterCount, Plan, SafetensorsFile,
     SafetensorsParseFromRepo, SafetensorsShards, Tree, VerifyReport, WeightFiles, Weights,
 };
 pub use hf_meta_format::formats::weight_sets::ListedFile;
+pub use hf_meta_format::read_plan::{
+    PlanOptions, PlannedFile, PlannedTensor, ReadPlan, ReadRange, TensorOrder, TensorSelection,
+};
 pub use hf_meta_format::{
     CommitSha, Dtype, RepoId, RepoPath, Revision, SafetensorsFileHeader, SafetensorsIndexJson,
     SourceError, TensorInfo, UnsupportedWeights, WeightSet,
@@ -149,9 +155,12 @@ pub use self::{
     base::budget::{Budget, Demand, LargeCallLimit},
     base::meter::{CallMeter, ClientStats},
     cache::{Cache, CacheKey, CacheMode, DiskCache, DiskUsage, MemoryCache},
-    client::{Client, ClientBuilder, Count, Inspect, Model, Verify, block_on},
+    client::{
+        Client, ClientBuilder, Count, Inspect, Model, Tensor, TensorChunk, TensorReader, Tensors,
+        Verify, block_on,
+    },
     http::{AddressPolicy, RetryPolicy},
-    hub::{Endpoint, EndpointError, HubReportedCount, Source},
+    hub::{Endpoint, EndpointError, HubReportedCount, Manifest, ManifestFile, Source},
 };
 
 /// Used by the crates of this project. It may change in any version.
@@ -165,7 +174,7 @@ pub mod internal {
 }
 
 /// Types from other crates that appear in this crate's public API.
-pub use {futures::future::BoxFuture, url::Url};
+pub use {bytes::Bytes, futures::future::BoxFuture, futures::stream::BoxStream, url::Url};
 
 /// The HTTP library used by [`ClientBuilder::reqwest_hook`].
 #[cfg(feature = "reqwest-hook")]

@@ -13,7 +13,9 @@ use super::source::{self, Fetch, Fetched, FileSource, ListFuture};
 use super::web;
 use crate::error::{Error, ErrorKind};
 use crate::http::{Http, HttpError, ResponseChain};
-use crate::hub::{CommitSha, Endpoint, HubReportedCount, HubWarnings, RepoId, Revision, api};
+use crate::hub::{
+    CommitSha, Endpoint, HubReportedCount, HubWarnings, ManifestFile, RepoId, Revision, api,
+};
 
 /// The header that carries the SHA-256 hash of an LFS file. The Hub sends it with the redirect to the file.
 const X_LINKED_ETAG: &str = "x-linked-etag";
@@ -73,6 +75,7 @@ impl FileSource for HubRepo {
             let url = endpoint.tree_url(repo, revision, folder);
             match api::list_files(http, url).await {
                 Ok((files, chain)) => {
+                    let files = files.into_iter().map(Into::into).collect();
                     Ok(Some(Listing { files, commit: self.commit(&chain), is_complete: true }))
                 }
                 Err(failure) => self.without_listing(failure).map(|()| None),
@@ -127,6 +130,19 @@ impl HubRepo {
                 Ok(None)
             }
         }
+    }
+
+    /// Lists all files with their hashes. Returns the commit, if the server reports it.
+    pub(crate) async fn hashed_files(
+        &self,
+    ) -> Result<(Vec<ManifestFile>, Option<CommitSha>), Error> {
+        let url = self.endpoint.tree_url(&self.repo, &self.revision, None);
+        let listed = api::list_files(&self.http, url)
+            .instrument(debug_span!("listing", repo = %self.repo))
+            .await;
+        let failed = |failure| self.explain(format!("list of files of {}", self.repo), failure);
+        let (files, chain) = listed.map_err(failed)?;
+        Ok((files, self.commit(&chain)))
     }
 
     /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.

@@ -16,7 +16,7 @@ use crate::base::budget::CallBudget;
 use crate::base::{Callback, OnHeader, OnProgress, Progress};
 use crate::cache::HeaderBytes;
 use crate::error::Error;
-use crate::hub::{CommitSha, HubReportedCount, RepoId};
+use crate::hub::{CommitSha, HubReportedCount, ManifestFile, RepoId};
 
 /// The maximum wait for the count that the Hub reports. The count is optional, and its quota may be exhausted for
 /// minutes.
@@ -63,6 +63,14 @@ impl CallFiles {
     /// Reads a small file.
     pub(super) async fn read_file(&self, path: &RepoPath, limit: u64) -> Result<Vec<u8>, Error> {
         Ok(self.origin.files().load(path, limit).await?.value)
+    }
+
+    /// Lists all files of a repository with their hashes. Returns `None` for sources other than a Hub.
+    pub(super) async fn hashed_files(
+        &self,
+    ) -> Result<Option<(Vec<ManifestFile>, Option<CommitSha>)>, Error> {
+        let Some(repo) = self.origin.online() else { return Ok(None) };
+        repo.hashed_files().await.map(Some)
     }
 
     /// Requests the parameter count that the Hub itself reports. Returns `None` if it reports none.

@@ -11,6 +11,7 @@ mod limited;
 mod options;
 mod part;
 mod recorded;
+mod tensors;
 
 use std::fs::Metadata;
 use std::io;
@@ -35,11 +36,12 @@ use self::limited::LimitedFiles;
 pub(crate) use self::options::ReadOptions;
 pub(crate) use self::part::{part_of_repo, probe_path};
 use self::recorded::RecordedFiles;
+pub(crate) use self::tensors::PinnedPlan;
 use crate::base::budget::CallBudget;
 use crate::base::meter::CallMeter;
 use crate::cache::{CachedRefAge, HeaderBytes};
 use crate::error::{Error, ErrorKind};
-use crate::hub::{CommitSha, HubReportedCount};
+use crate::hub::{CommitSha, HubReportedCount, Manifest};
 
 /// One call of a model.
 #[derive(Debug)]
@@ -120,6 +122,16 @@ impl ModelCall {
 
     pub(crate) async fn read_file(self, path: RepoPath, limit: u64) -> Result<Vec<u8>, Error> {
         self.files.read_file(&path, limit).await
+    }
+
+    /// Lists all files with their hashes.
+    pub(crate) async fn manifest(self) -> Result<Manifest, Error> {
+        let Some((files, commit)) = self.files.hashed_files().await? else {
+            let message =
+                format!("`{}` has no hashes: only the Hub lists them", self.settings.source);
+            return Err(Error::InvalidOption { option: "manifest", message });
+        };
+        Ok(Manifest::new(self.settings.source, commit, files))
     }
 
     pub(crate) async fn hub_count(self) -> Result<Option<HubReportedCount>, Error> {

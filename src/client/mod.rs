@@ -1,10 +1,14 @@
 //! The client: the entry point of every call.
 
 mod builder;
+mod compare;
 mod context;
 pub(crate) mod internal;
 mod model;
 mod model_call;
+mod tensors;
+mod values;
+mod verify;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -14,7 +18,9 @@ use tokio::runtime::{Builder, Runtime};
 pub use self::builder::ClientBuilder;
 use self::builder::bearer;
 use self::context::ClientContext;
-pub use self::model::{Count, Inspect, Model, Verify};
+pub use self::model::{Count, Inspect, Model};
+pub use self::tensors::{Tensor, TensorChunk, TensorReader, Tensors};
+pub use self::verify::Verify;
 use crate::base::meter::{CallMeter, ClientStats};
 use crate::error::Error;
 use crate::hub::{Endpoint, RepoId, Source};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use hf_meta_count::memory::MemoryOptions;
-use hf_meta_count::{CountReport, Plan, SafetensorsParseFromRepo, VerifyReport, Weights};
+use hf_meta_count::{CountReport, Plan, SafetensorsParseFromRepo, Weights};
 use hf_meta_format::formats::safetensors::Safetensors;
 use hf_meta_format::formats::weight_sets::WeightSet;
 use hf_meta_format::formats::{FileHeader, Format, RepoPath};
@@ -18,7 +18,7 @@ use crate::base::{Callback, OnHeader, OnProgress, Progress};
 use crate::cache::CacheMode;
 use crate::call::{ModelCall, ReadOptions};
 use crate::error::Error;
-use crate::hub::{HubReportedCount, Source, SourceError};
+use crate::hub::{HubReportedCount, Manifest, Source, SourceError};
 
 /// The weights of a repository, a URL or a local path, with options for reading them.
 ///
@@ -498,38 +498,6 @@ impl Model {
         Inspect(self.clone())
     }
 
-    /// Checks everything that headers can reveal. Reads every header and continues after an error.
-    ///
-    /// Checks the weights that a loader of the repository loads: the main weight set, all components of a diffusers
-    /// pipeline, or all modules of a `sentence-transformers` model. With [`all_sets`](Verify::all_sets), checks every
-    /// weight set. [`VerifyReport::unchecked`] lists the rest; listing the files costs one request per 1,000 of them.
-    ///
-    /// May read `config.json`, whose `tie_word_embeddings` distinguishes a tied embedding from a missing one. For
-    /// weights at the root of a repository, one more request fetches the parameter count that the Hub reports, with a
-    /// timeout of 5 seconds.
-    ///
-    /// ```
-    /// # use hf_meta_testing::{File, MockHub, Repo};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
-    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
-    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
-    /// let report = client.model("org/model").verify().await?;
-    /// assert!(report.is_valid() && report.is_complete());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Awaiting the report returns the errors of [`Model::parse_safetensors_metadata`] that occur before the index, or
-    /// the first bytes of a single file, have been read, and [`Error::DeadlineExceeded`]. Later errors become findings
-    /// in the report.
-    pub fn verify(&self) -> Verify {
-        Verify(self.clone())
-    }
-
     /// Returns the parameter count that the Hub reports for the repository, or `None` if it reports none or the
     /// source is not on a Hub. The count covers the whole repository, regardless of [`path`](Self::path), and is not
     /// verified. The Hub reports it for gated repositories as well.
@@ -579,6 +547,17 @@ impl Model {
     /// ([`Error::DeadlineExceeded`]).
     pub fn weight_sets(&self) -> BoxFuture<'static, Result<Option<Vec<WeightSet>>, Error>> {
         self.call(ModelCall::list_sets)
+    }
+
+    /// Lists all files of the repository with their sizes and hashes, in one request per 1,000 files. The
+    /// [path](Self::path) has no effect.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::InvalidOption`] if the source is not on a Hub or the client is offline, and the errors of
+    /// [`Model::weight_sets`].
+    pub fn manifest(&self) -> BoxFuture<'static, Result<Manifest, Error>> {
+        self.call(ModelCall::manifest)
     }
 
     /// Reads a small file at the revision of this model, such as `config.json`. `path` starts at the root of the
@@ -660,35 +639,5 @@ impl IntoFuture for Inspect {
 
     fn into_future(self) -> Self::IntoFuture {
         self.0.call(ModelCall::weights)
-    }
-}
-
-/// A verification that starts when it is awaited. Created by [`Model::verify`].
-#[derive(Clone, Debug)]
-#[must_use = "nothing is read before it is awaited"]
-pub struct Verify(Model);
-
-impl Verify {
-    /// Sets whether every weight set in the repository or folder is checked, including variants, quantizations and the
-    /// checkpoints of a training run; `false` by default. At most 1,000 sets are checked.
-    ///
-    /// ```no_run
-    /// # async fn example(client: &hf_meta::Client) -> Result<(), hf_meta::Error> {
-    /// let report = client.model("openai/gpt-oss-20b").verify().all_sets(true).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn all_sets(mut self, enabled: bool) -> Self {
-        self.0.options.all_sets = enabled;
-        self
-    }
-}
-
-impl IntoFuture for Verify {
-    type Output = Result<VerifyReport, Error>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        self.0.call(|call| Box::pin(call.verify()))
     }
 }

@@ -12,6 +12,7 @@
 //! | [`gguf`] | quantized models in GGUF, and custom formats |
 //! | [`pytorch`] | checkpoints of `torch.save`, and the safety of pickles |
 //! | [`metadata`] | titles, thumbnails and training settings: shown, checked and edited in place |
+//! | [`tensors`] | the data of selected tensors, checks of values, and comparisons with the Hub |
 //! | [`memory`] | the memory of weights and cache, and what fits |
 //! | [`ci`] | checks of checkpoints in continuous integration |
 //! | [`cache`] | the header cache, and offline mode |
@@ -68,6 +69,7 @@ pub mod ci {}
 /// [census]: crate::docs::census
 /// [counting rules]: crate::docs::counting
 /// [memory]: crate::docs::memory#several-models
+/// [values]: crate::docs::tensors
 #[doc = include_str!("command.md")]
 pub mod command {}
 
@@ -221,6 +223,14 @@ pub mod service {}
 #[doc = include_str!("speed.md")]
 pub mod speed {}
 
+/// [requests]: crate::docs::reading
+/// [errors]: crate::docs::validity
+/// [`Model::tensors`]: crate::Model::tensors
+/// [`TensorReader::chunks`]: crate::TensorReader::chunks
+/// [`Tensors::max_memory`]: crate::Tensors::max_memory
+#[doc = include_str!("tensors.md")]
+pub mod tensors {}
+
 /// [validity]: crate::docs::validity
 /// [service]: crate::docs::service
 /// [ci]: crate::docs::ci
@@ -236,5 +246,6 @@ pub mod tutorial {}
 /// [quantization]: crate::docs::quantization#compared-with-the-hub
 /// [glossary]: crate::docs::glossary
 /// [metadata]: crate::docs::metadata
+/// [tensors]: crate::docs::tensors#values
 #[doc = include_str!("validity.md")]
 pub mod validity {}

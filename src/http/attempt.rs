@@ -1,6 +1,7 @@
 //! A single attempt at a request, with its counters and permits.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use ::url::Url;
 use hf_meta_inspect::HttpError;
@@ -22,7 +23,21 @@ pub(super) enum Requested<'a> {
     Header(&'a str),
 }
 
+/// The length of a range in bytes that the timeout of a request is meant for. Headers are shorter.
+const SHORT_RANGE: u64 = 1 << 20;
+
+/// The minimum rate of a transfer in bytes per second: eight ranges of data at once at 4 Mbit/s.
+const MIN_RATE: u64 = 64 << 10;
+
 impl Requested<'_> {
+    /// Returns the time for the transfer of a long range, which a slow connection needs. A response that stalls ends
+    /// earlier, by the timeout between two reads.
+    pub(super) fn transfer_time(&self) -> Duration {
+        let Self::Range(range) = self else { return Duration::ZERO };
+        let length = range.end.saturating_sub(range.start).saturating_sub(SHORT_RANGE);
+        Duration::from_secs(length / MIN_RATE)
+    }
+
     /// Returns the range in the form of a `Range` header, with an inclusive end: `0-7`.
     pub(super) fn range(&self) -> Option<String> {
         match self {

@@ -96,7 +96,8 @@ impl Http {
             Requested::Header(_) => Method::HEAD,
             Requested::Range(_) | Requested::File => Method::GET,
         };
-        let request = client.request(method, url).timeout(self.settings.request_timeout);
+        let timeout = self.settings.request_timeout.saturating_add(requested.transfer_time());
+        let request = client.request(method, url).timeout(timeout);
         let request = match requested.range() {
             Some(range) => {
                 request.header(RANGE, format!("bytes={range}")).header(ACCEPT_ENCODING, "identity")

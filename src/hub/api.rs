@@ -8,6 +8,7 @@ use hf_meta_format::formats::weight_sets::ListedFile;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::manifest::ManifestFile;
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::http::{self, Http, HttpError, HttpErrorKind, ResponseChain};
 
@@ -70,6 +71,17 @@ struct TreeEntry {
     path: String,
     #[serde(default)]
     size: u64,
+    #[serde(default)]
+    oid: Option<String>,
+    #[serde(default)]
+    lfs: Option<LfsEntry>,
+}
+
+/// The entry of a file that is stored outside of the Git repository.
+#[derive(Deserialize)]
+struct LfsEntry {
+    #[serde(default)]
+    oid: Option<String>,
 }
 
 /// Reads a whole listing, given the URL of its first page. Files with invalid paths are skipped with a warning.
@@ -77,7 +89,7 @@ struct TreeEntry {
 pub(crate) async fn list_files(
     http: &Http,
     mut url: Url,
-) -> Result<(Vec<ListedFile>, ResponseChain), HttpError> {
+) -> Result<(Vec<ManifestFile>, ResponseChain), HttpError> {
     let (mut files, mut pages, mut invalid_paths) = (Vec::new(), BTreeSet::new(), 0_usize);
     loop {
         let (json, chain) = http.read_all(&url, MAX_PAGE_BYTES).await?;
@@ -103,17 +115,20 @@ pub(crate) async fn list_files(
 }
 
 /// Adds the files of a page. Returns the number of files with invalid paths.
-fn add_page(files: &mut Vec<ListedFile>, page: &Url, json: &[u8]) -> Result<usize, HttpError> {
+fn add_page(files: &mut Vec<ManifestFile>, page: &Url, json: &[u8]) -> Result<usize, HttpError> {
     let entries: Vec<TreeEntry> = serde_json::from_slice(json).map_err(|error| {
         let reason = clip(&format!("it is not a valid file listing: {error}"));
         invalid(page, HttpErrorKind::InvalidListing, &reason)
     })?;
     let mut invalid_paths = 0;
-    for TreeEntry { path, size, .. } in entries.into_iter().filter(|entry| entry.kind == "file") {
-        match path.parse() {
-            Ok(path) => files.push(ListedFile { path, size }),
-            Err(_) => invalid_paths += 1,
-        }
+    for entry in entries.into_iter().filter(|entry| entry.kind == "file") {
+        let TreeEntry { path, size, oid, lfs, .. } = entry;
+        let Ok(path) = path.parse() else {
+            invalid_paths += 1;
+            continue;
+        };
+        let (sha256, file) = (lfs.and_then(|lfs| lfs.oid), ListedFile { path, size });
+        files.push(ManifestFile::new(file, sha256, oid));
     }
     let is_too_long =
         files.iter().map(|file| file.path.as_str().len()).sum::<usize>() > MAX_PATH_BYTES;

@@ -18,11 +18,13 @@
 
 pub(crate) mod api;
 mod endpoint;
+mod manifest;
 mod source;
 
 pub use self::{
     api::HubReportedCount,
     endpoint::{Endpoint, EndpointError},
+    manifest::{Manifest, ManifestFile},
     source::Source,
 };
 use hf_meta_format::formats::clip;

@@ -26,5 +26,6 @@ mod count;
 mod pages;
 mod service;
 mod support;
+mod tensors;
 mod verify;
 mod wire;

@@ -11,6 +11,7 @@ use hf_meta_count::count::RuleSet;
 use super::badge::BadgeArgs;
 use super::connection::{ConnectionArgs, hiding};
 use super::diff::DiffArgs;
+use super::get::{self, GetArgs};
 use super::inspect::InspectArgs;
 use super::local_commands::{CacheCommand, CompletionsArgs, ManArgs};
 use super::metadata::MetadataCommand;
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Badge(BadgeArgs),
     Verify(VerifyArgs),
     Diff(DiffArgs),
+    Get(GetArgs),
     #[cfg(feature = "census")]
     #[command(subcommand)]
     Census(super::census::CensusCommand),
@@ -71,6 +73,7 @@ impl Args {
         #[cfg(feature = "server")]
         let command = command.mut_subcommand("serve", super::serve::define);
         let command = command.mut_subcommand("verify", verify::define);
+        let command = command.mut_subcommand("get", get::define);
         command.mut_subcommands(|command| match command.get_name() {
             // Subcommands that send no requests have no options for the connection.
             "cache" | "completions" | "man" => hiding(command, Arg::is_global_set),
@@ -92,6 +95,7 @@ impl Args {
             _ if self.no_color => Some(ColorChoice::Never),
             Some(Command::Verify(verify)) => verify.color.color,
             Some(Command::Diff(diff)) => diff.color.color,
+            Some(Command::Get(get)) => get.color.color,
             _ => None,
         };
         color.or(self.inspect.color.color)
@@ -190,6 +194,7 @@ Examples:
   hf-meta verify bigscience/bloom               check every shard
   hf-meta badge bigscience/bloom -o bloom.svg   a badge for a model page
   hf-meta diff org/name@v1 org/name             compare two revisions
+  hf-meta get org/name 'model.layers.0.*' -o x.safetensors
   hf-meta metadata set x.safetensors title=X    edit the metadata
   hf-meta -- verify                             a repository named `verify`
 

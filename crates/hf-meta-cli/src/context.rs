@@ -68,7 +68,7 @@ pub(crate) fn plans(names: &'static [&'static str]) -> impl TypedValueParser<Val
 }
 
 impl SelectionArgs {
-    fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
+    pub(crate) fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
         let model = client.source(source.source.clone()?).named(&source.display);
         let model = model.plan(self.plan.unwrap_or_default());
         let model = model.revision(self.revision.as_deref()).path(self.path.as_deref());
@@ -139,7 +139,7 @@ impl CommandContext {
     pub(crate) async fn for_each<T, Reading>(
         &self,
         sources: Sources<'_>,
-        read: impl Fn(Model) -> Reading + Copy + Send + Sync + 'static,
+        read: impl Fn(Model) -> Reading + Clone + Send + Sync + 'static,
         mut print: impl FnMut(&RepoArg, Result<T, Error>) -> CommandResult,
     ) -> CommandResult
     where
@@ -162,6 +162,7 @@ impl CommandContext {
             };
             let source =
                 source.with_selection(selection.revision.as_deref(), selection.path.as_deref());
+            let read = read.clone();
             async move {
                 let on_progress = move |progress| *lock(&shown.shards) = Some(progress);
                 let result = async { read(model?.on_progress(on_progress)).await }.await;
@@ -247,7 +248,7 @@ impl CommandContext {
     }
 
     /// Reports the error of a source, and returns any other error.
-    fn report(
+    pub(crate) fn report(
         &self,
         source: &RepoArg,
         sources: Sources<'_>,

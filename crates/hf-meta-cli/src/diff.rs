@@ -7,24 +7,30 @@ use std::io;
 
 use anstyle::Style;
 use clap::ValueHint;
+use hf_meta::{TensorDifference, ValueCheck, ValueDiff};
 use hf_meta_count::results::CountReport;
 use hf_meta_count::results::diff::{
     ChangeGroup, ChangeKind, Diff, QuantizedLinear, RenamedPrefix, TensorChange, TensorState,
 };
 use hf_meta_count::results::text::{bytes, counted, escape, thousands};
+use serde::Serialize;
 
-use super::context::CommandContext;
+use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandResult, ExitStatus};
 use super::output::{Page, joined, print_json};
 use super::repos::RepoArg;
 use super::table::{Shrink, Table};
 use super::terminal::{BOLD, CYAN, ColorArgs, DIM, GREEN, RED, YELLOW};
+use super::verify::value_checks;
 
 /// The maximum number of rows per kind of change. The JSON has every tensor.
 const MAX_ROWS: usize = 40;
 
 /// The maximum number of modules to name that are not quantized. The JSON has more.
 const MAX_PLAIN: usize = 10;
+
+/// The maximum number of tensors to name in the first line.
+const MAX_DIFFERING: usize = 5;
 
 /// The minimum useful width of the name column.
 const MIN_NAME_WIDTH: usize = 20;
@@ -34,14 +40,15 @@ const MIN_DIFFERENCE_WIDTH: usize = 24;
 
 /// Compare the tensors of two repositories, revisions or files
 ///
-/// Compares the names, dtypes, shapes and shards of all tensors, and the totals. Values are not compared,
-/// because only headers are read.
+/// Compares the names, dtypes, shapes and shards of all tensors, and the totals. Values are compared only
+/// with --values: otherwise, only headers are read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   hf-meta diff org/name@v1 org/name             two revisions
   hf-meta diff gpt2 ./model.safetensors         a repository and a local file
   hf-meta diff hf://org/name/7b hf://org/name/13b
+  hf-meta diff --values org/name ./folder       a sample of the values, too
 
 Exit status:
   0  no differences
@@ -67,6 +74,13 @@ pub(crate) struct DiffArgs {
     #[arg(long)]
     ignore_shards: bool,
 
+    /// Compare values, too: small tensors and blocks of the others (sample, at most 32 MB), or all
+    ///
+    /// Nothing is read of files whose hashes on the Hub are equal.
+    #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, default_missing_value = "sample")]
+    #[arg(value_parser = value_checks())]
+    values: Option<ValueCheck>,
+
     /// Print JSON that lists every changed tensor
     #[arg(long, short)]
     json: bool,
@@ -79,18 +93,128 @@ pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> CommandRes
     // As in other programs of this name, 1 means only that there are differences.
     let [(_, before), (_, after)] = &sides[..] else { return Ok(status.max(ExitStatus::Usage)) };
     let diff = Diff::new(before, after, args.ignore_shards);
+    let values = match args.values {
+        None => None,
+        Some(check) => match compare_values(&repos, check, args.json, context).await? {
+            Ok(values) => Some(values),
+            Err(status) => return Ok(status.max(ExitStatus::Usage)),
+        },
+    };
+    let document = DiffDocument { diff: &diff, values: values.as_ref() };
     if args.json {
-        print_json(&diff)?;
+        print_json(&document)?;
     } else {
-        Page::print(|page| write(page, &diff))?;
+        Page::print(|page| write(page, &document))?;
     }
     for (source, weights) in &sides {
         context.warn(source, &weights.report().findings);
     }
-    Ok(if diff.is_empty() { ExitStatus::Success } else { ExitStatus::CheckFailed })
+    let is_same = diff.is_empty() && values.as_ref().is_none_or(ValueDiff::is_empty);
+    Ok(if is_same { ExitStatus::Success } else { ExitStatus::CheckFailed })
 }
 
-fn write(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
+/// The differences as JSON.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Diff"))]
+pub(crate) struct DiffDocument<'a> {
+    #[serde(flatten)]
+    diff: &'a Diff,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<&'a ValueDiff>,
+}
+
+/// Compares the values of two sources. Returns the exit status if one of them cannot be read.
+async fn compare_values(
+    repos: &[RepoArg; 2],
+    check: ValueCheck,
+    is_json: bool,
+    context: &CommandContext,
+) -> CommandResult<Result<ValueDiff, ExitStatus>> {
+    let selection = SelectionArgs::default();
+    let [before, after] = repos.each_ref().map(|repo| selection.model(&context.client, repo));
+    let after = after?;
+    let sources =
+        Sources { repos: &repos[..1], selection: &selection, is_json, is_streamed: false };
+    let started = context.client.stats().bytes_read;
+    let (client, name) = (context.client.clone(), escape(&repos[0].display));
+    let line = context.line.show(None, move |_| {
+        let read = client.stats().bytes_read.saturating_sub(started);
+        format!("{name}  {} compared", bytes(read))
+    });
+    let compared = before?.compare_values(&after, check).await;
+    drop(line);
+    match compared {
+        Ok(values) => Ok(Ok(values)),
+        Err(error) => context.report(&repos[0], sources, error.into()).map(Err),
+    }
+}
+
+/// Describes the comparison of values in one line.
+fn value_summary(values: &ValueDiff) -> String {
+    let equal = values.identical + values.same;
+    let compared = equal + values.differing.len() as u64;
+    let part = match values.check {
+        ValueCheck::All => String::new(),
+        _ if values.bytes_compared == 0 => String::new(),
+        _ => {
+            #[expect(clippy::cast_precision_loss, reason = "a share for people")]
+            let share = 200.0 * values.bytes_compared as f64 / values.bytes_total.max(1) as f64;
+            let unchecked = match values.unchecked {
+                0 => String::new(),
+                count => format!(", without {}", counted(count, "tensor")),
+            };
+            format!(" in a sample of {share:.2} %{unchecked}")
+        }
+    };
+    let names = values.differing.iter().map(|found| escape(&found.tensor));
+    match values.differing.len() as u64 {
+        0 if compared == 0 => "no tensor of the same name, dtype and shape to compare".to_owned(),
+        0 if values.same == 0 => {
+            format!("{GREEN}same bytes{GREEN:#} in {}", counted(equal, "tensor"))
+        }
+        0 => format!("{GREEN}same values{GREEN:#} of {}{part}", counted(equal, "tensor")),
+        all if all == compared => format!("all {} differ{part}", counted(all, "tensor")),
+        some => {
+            let names = joined(names, MAX_DIFFERING);
+            format!("{} of {} differ{part}: {names}", thousands(some), counted(compared, "tensor"))
+        }
+    }
+}
+
+/// Writes the tensors whose values differ.
+fn write_values(page: &mut Page<'_>, values: &ValueDiff) -> io::Result<()> {
+    if values.differing.is_empty() {
+        return Ok(());
+    }
+    let number =
+        |number: Option<f64>| number.map_or_else(String::new, |number| format!("{number:.3e}"));
+    let table = Table::new()
+        .text("values", |found: &&TensorDifference| escape(&found.tensor))
+        .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
+        .number("differ", |found| {
+            #[expect(clippy::cast_precision_loss, reason = "a share for people")]
+            let share = 100.0 * found.differing as f64 / found.compared.max(1) as f64;
+            format!("{share:.2} %")
+        })
+        .optional_number("largest", move |found| number(found.largest))
+        .optional_number("mean", move |found| number(found.mean));
+    writeln!(page.out)?;
+    let shown = &values.differing[..values.differing.len().min(MAX_ROWS)];
+    page.table(&table, || shown)?;
+    match values.differing.len().saturating_sub(MAX_ROWS) as u64 {
+        0 => Ok(()),
+        more => {
+            let more = counted(more, "more tensor");
+            writeln!(page.out, "{DIM}and {more}; --json lists them all{DIM:#}")
+        }
+    }
+}
+
+fn write(page: &mut Page<'_>, document: &DiffDocument<'_>) -> io::Result<()> {
+    let diff = document.diff;
+    if let Some(values) = document.values {
+        page.line(&value_summary(values))?;
+    }
     write_side(page, "before", &diff.before)?;
     write_side(page, "after ", &diff.after)?;
     for section in diff.groups().chunk_by(|a, b| a.kinds == b.kinds) {
@@ -99,7 +223,10 @@ fn write(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
     writeln!(page.out)?;
     write_matches(page, diff)?;
     write_totals(page, diff)?;
-    page.line(&summary(diff))
+    if let Some(values) = document.values {
+        write_values(page, values)?;
+    }
+    page.line(&summary(diff, document.values.is_some()))
 }
 
 /// Writes the renamed prefix and the quantized modules.
@@ -244,14 +371,18 @@ fn change(before: u64, after: u64, format: fn(u64) -> String) -> String {
     }
 }
 
-fn summary(diff: &Diff) -> String {
+fn summary(diff: &Diff, has_values: bool) -> String {
     let unchanged = counted(diff.unchanged, "tensor");
+    let values = if has_values { "" } else { "; values are not compared" };
+    if diff.is_empty() && has_values {
+        return format!("no other differences in {unchanged}");
+    }
     if diff.is_empty() {
-        return format!("{GREEN}no differences{GREEN:#} in {unchanged}; values are not compared");
+        return format!("{GREEN}no differences{GREEN:#} in {unchanged}{values}");
     }
     let counts = CHANGES.iter().map(|(kind, name, ..)| (diff.count(*kind), name));
     let counts = counts.filter(|(count, _)| *count > 0);
     let counts: Vec<_> =
         counts.map(|(count, name)| format!("{} {name}", thousands(count))).collect();
-    format!("{}; {unchanged} unchanged; values are not compared", counts.join(", "))
+    format!("{}; {unchanged} unchanged{values}", counts.join(", "))
 }

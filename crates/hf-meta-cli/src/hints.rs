@@ -22,7 +22,7 @@ const MAX_CHOICES: usize = 20;
 const MAX_TYPOS: usize = 2;
 
 /// Names that other programs give to what is here the command without a subcommand.
-const INSPECTION_WORDS: [&str; 5] = ["count", "get", "info", "inspect", "show"];
+const INSPECTION_WORDS: [&str; 4] = ["count", "info", "inspect", "show"];
 
 const UNKNOWN_FORMAT: &str =
     "only safetensors, GGUF and PyTorch files and their indexes can be read";

@@ -4,6 +4,7 @@
 //! Each subcommand has a module with its options and a `run` function. Subcommands that read repositories use
 //! `CommandContext::for_each`, which reads them and combines exit codes. Tables are lists of columns.
 
+mod against;
 mod args;
 mod badge;
 #[cfg(feature = "census")]
@@ -14,6 +15,7 @@ mod context;
 mod diff;
 mod error_report;
 mod exit;
+mod get;
 mod hints;
 mod inspect;
 mod junit;
@@ -21,6 +23,7 @@ mod local_commands;
 mod memory;
 mod metadata;
 mod output;
+mod part_file;
 mod repos;
 mod sarif;
 #[cfg(feature = "server")]
@@ -88,6 +91,7 @@ async fn dispatch(args: &Args, line: ProgressLine) -> CommandResult {
         Some(Command::Badge(badge)) => badge::run(badge, &context(args, line)?).await,
         Some(Command::Verify(verify)) => verify::run(verify, &context(args, line)?).await,
         Some(Command::Diff(diff)) => diff::run(diff, &context(args, line)?).await,
+        Some(Command::Get(get)) => Box::pin(get::run(get, &context(args, line)?)).await,
         #[cfg(feature = "census")]
         Some(Command::Census(command)) => {
             Box::pin(census::run(command, &args.connection, &line)).await

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::ValueHint;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hf_meta::{Endpoint, Error, ErrorKind, Model, Source, VerifyReport, WeightSet, Weights};
-use hf_meta_count::results::text::{counted, escape, thousands};
-use hf_meta_count::results::{Finding, Severity};
+use hf_meta_count::results::text::{bytes, counted, escape, thousands};
+use hf_meta_count::results::{Finding, Severity, ValueCheck, ValueReport};
 use hf_meta_count::results::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta_format::formats::WeightsKind;
 
+use super::against::{self, AgainstArgs};
 use super::context::{CommandContext, SelectionArgs, Sources, plans};
 use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandError, CommandResult, ExitStatus};
@@ -80,6 +82,14 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "REPO", value_hint = ValueHint::AnyPath)]
     base: Option<OsString>,
 
+    /// Check values, too: small tensors and blocks of the others (sample, at most 32 MB), or all
+    ///
+    /// Finds NaN and infinite numbers, matrices of zeros or of one number, and scales that are negative or zero. A sample
+    /// can prove that a file is corrupt, but never that it is not.
+    #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, default_missing_value = "sample")]
+    #[arg(value_parser = value_checks())]
+    values: Option<ValueCheck>,
+
     /// Exit with 1 on warnings as well
     #[arg(long)]
     strict: bool,
@@ -91,7 +101,18 @@ pub(crate) struct VerifyArgs {
     changed: bool,
 
     #[command(flatten)]
+    against: AgainstArgs,
+
+    #[command(flatten)]
     selection: SelectionArgs,
+}
+
+/// Returns a parser of the parts of a model whose values are checked.
+pub(crate) fn value_checks() -> impl TypedValueParser<Value = ValueCheck> {
+    PossibleValuesParser::new(["sample", "all"]).map(|name| match &*name {
+        "all" => ValueCheck::All,
+        _ => ValueCheck::Sample,
+    })
 }
 
 /// Removes the plan `hub` and the cache, with which the files are not read.
@@ -138,13 +159,13 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     let endpoint = context.client.endpoint();
     let listed = args.repos.list(endpoint)?;
     let repos = if args.changed { folders_of(&listed)? } else { listed };
-    let sources = Sources {
-        repos: &repos,
-        selection: &args.selection,
-        is_json: args.json,
-        is_streamed: !(args.sarif || args.junit),
-    };
-    let all = args.all;
+    if args.against.is_selected() {
+        return against::run(&args.against, &repos, &args.selection, args.json, context).await;
+    }
+    let (selection, is_json) = (&args.selection, args.json);
+    let is_streamed = !(args.sarif || args.junit);
+    let sources = Sources { repos: &repos, selection, is_json, is_streamed };
+    let (all, values) = (args.all, args.values);
     let failure = if args.strict { Severity::Warning } else { Severity::Error };
     let least = if context.line.is_quiet { failure } else { Severity::Note };
     let base = args.base.as_ref().map(|repo| RepoArg::new(repo, None, endpoint));
@@ -152,7 +173,7 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     if status != ExitStatus::Success {
         return Ok(status);
     }
-    let read = move |model: Model| async move { model.verify().all_sets(all).await };
+    let read = move |model: Model| model.verify().all_sets(all).values(values).into_future();
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| {
         if args.changed && has_no_weights(&report) {
             return Ok(ExitStatus::Success);
@@ -257,12 +278,35 @@ fn write(
         }
         write_summary(page, set, failure)?;
     }
+    if let Some(values) = report.values.as_deref().filter(|_| !is_brief) {
+        page.line(&describe_values(values))?;
+    }
     match &report.sets[..] {
         _ if is_brief => return Ok(()),
         [only] => write_parameters(page, only.parameters)?,
         sets => page.line(&set_counts(sets, failure))?,
     }
     write_unchecked(page, report.unchecked.as_deref().unwrap_or_default())
+}
+
+/// Describes the part of a model whose values were checked.
+fn describe_values(report: &ValueReport) -> String {
+    if let Some(reason) = &report.reason {
+        return format!("values: not checked: {}", escape(reason));
+    }
+    let (read, total) = (bytes(report.bytes_checked), bytes(report.bytes_total));
+    let tensors = counted(report.tensors, "tensor");
+    let ranges = counted(report.ranges, "range");
+    let percent = report.percent();
+    let part = match report.check {
+        ValueCheck::All => format!("checked {read} of {total}"),
+        _ => format!("sampled {read}, {percent:.2} % of {total}"),
+    };
+    let rest = match report.unchecked {
+        0 => String::new(),
+        unchecked => format!(", {} without a check", thousands(unchecked)),
+    };
+    format!("values: {part}, in {ranges} of {tensors}{rest}")
 }
 
 /// Describes the number of sets, and of those with errors.

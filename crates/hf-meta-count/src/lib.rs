@@ -21,6 +21,7 @@
 //! | [`memory`] | the memory of weights and caches |
 //! | [`results`] | counts with their context, findings, differences, trees, JSON |
 //! | [`steps`] | the steps of a call: a count from headers that arrive in any order |
+//! | [`values`] | the values of tensors |
 //! | [`check`] | the checks of a verification |
 
 mod architectures;
@@ -30,6 +31,7 @@ pub mod count;
 pub mod memory;
 pub mod results;
 pub mod steps;
+pub mod values;
 
 pub use architectures::architecture::add_tables;
 pub use count::ParameterCount;

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | [`formats`] | headers, indexes, tensors, file names; the trait of a format |
 //! | [`metadata`] | the SAI Model Spec, thumbnails and training metadata in headers |
+//! | [`read_plan`] | the byte ranges of selected tensors |
 
 /// Used by the crates of this project. It may change in any version.
 #[doc(hidden)]
@@ -29,6 +30,7 @@ pub mod base;
 pub mod formats;
 mod ids;
 pub mod metadata;
+pub mod read_plan;
 mod repo_source;
 
 pub use formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};

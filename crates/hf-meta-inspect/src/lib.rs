@@ -44,6 +44,7 @@ mod send;
 mod set;
 mod shards;
 mod shared_configs;
+mod tensor_data;
 mod verify;
 
 pub use self::call::{Call, Limits, Settings};

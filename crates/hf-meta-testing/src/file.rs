@@ -99,6 +99,12 @@ impl File {
         Self { is_on_cdn: true, ..self }
     }
 
+    /// Sets the hash that the Hub states: the SHA-256 of a large file, or the hash by which Git identifies a small one, in
+    /// hexadecimal. By default, it is a placeholder. Shorter hashes are padded.
+    pub fn hash(self, hash: &str) -> Self {
+        Self { hash: format!("{hash:0<64}"), ..self }
+    }
+
     /// Returns the size in bytes, including padding.
     pub fn size(&self) -> u64 {
         self.size

@@ -116,6 +116,10 @@ fn documents_with_findings_are_valid() {
     let hub = LocalHub::start([repo, support::sharded("org/good")]).unwrap();
     assert_eq!(check(&hub, "VerifyReport", &["verify", "--json", "org/odd", "org/good"]), 2);
     assert_eq!(check(&hub, "Diff", &["diff", "--json", "org/good", "org/good"]), 1);
+    assert_eq!(check(&hub, "Diff", &["diff", "--json", "--values", "org/good", "org/good"]), 1);
+    assert_eq!(check(&hub, "VerifyReport", &["verify", "--json", "--values", "org/good"]), 1);
+    let plan = ["get", "org/good", "*", "--plan-only", "--json"];
+    assert_eq!(check(&hub, "PlanDocument", &plan), 1);
     let wrong = json!({ "source": "x", "error": { "code": 1 } });
     assert!(Schema::new("Diff").violation(&wrong).is_err());
 }

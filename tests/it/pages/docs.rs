@@ -103,6 +103,7 @@ fn pages_show_what_their_commands_print() {
         include_str!("../../../SKILL.md"),
         include_str!("../../../src/docs/command.md"),
         include_str!("../../../src/docs/gguf.md"),
+        include_str!("../../../src/docs/tensors.md"),
         include_str!("../../../src/docs/tutorial.md"),
     ];
     let mut compared = 0;

@@ -5,6 +5,7 @@ pub(crate) mod checkpoint;
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::ops::Range;
 use std::process::Command;
@@ -171,6 +172,15 @@ pub(crate) fn program_is_missing(program: &str, untested: &str) {
     assert!(std::env::var_os("CI").is_none(), "{message}");
     // Not by a macro, because the test harness hides its output if the test passes.
     let _ = writeln!(std::io::stderr(), "{message}");
+}
+
+/// Formats bytes in hexadecimal.
+pub(crate) fn hex(bytes: impl AsRef<[u8]>) -> String {
+    let mut text = String::new();
+    for byte in bytes.as_ref() {
+        write!(text, "{byte:02x}").unwrap();
+    }
+    text
 }
 
 /// Formats an error and its causes as one line.

@@ -5,6 +5,7 @@
 //! finding also needs a sound model in which it does not occur.
 
 mod accidents;
+mod against;
 mod diff;
 mod field;
 mod planted;

@@ -173,6 +173,14 @@ findings! {
     Warning FileTypeMismatch { file: String, declared: String, found: String }
     "`{file}` is declared as {declared}, but {found}";
 
+    /// Numbers of a tensor are NaN or infinite, so that nothing can be computed with it. Only reported with `--values`.
+    /// `read` is the number of values that were read, and `first` the index of the first one that is invalid.
+    Error InvalidValues { tensor: String, value: &'static str, found: u64, read: u64, first: u64 }
+    "tensor `{tensor}` has {value} values: {found} of {read} values read, the first at index {first}", found = thousands(*found), read = thousands(*read);
+
+    /// The values of a matrix contain no information, or scales are negative or zero. Only reported with `--values`.
+    Warning SuspiciousValues { tensor: String, reason: &'static str, found: u64, read: u64, first: u64 } "tensor `{tensor}` has {reason}: {found} of {read} values read, the first at index {first}", found = thousands(*found), read = thousands(*read);
+
     /// A shard contains a tensor that the index does not list. Loaders that use the index ignore it.
     Warning UnindexedTensor { tensor: String, shard: String }
     "`{shard}` contains tensor `{tensor}`, which the index does not list";

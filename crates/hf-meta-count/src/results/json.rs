@@ -143,6 +143,7 @@ serialize_as_objects! {
         "findings": report.findings(),
         "sets": report.sets.iter().map(|set| SetDocument(set, report.sets.len() > 1)).collect::<Vec<_>>(),
         "unchecked": report.unchecked.as_ref().map(|sets| sets.iter().map(|set| &set.path).collect::<Vec<_>>()),
+        "values" ? &report.values,
         "fetch": report.fetch,
     }
 

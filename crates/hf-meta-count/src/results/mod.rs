@@ -13,6 +13,7 @@ pub(crate) mod schema;
 #[doc(hidden)]
 pub mod text;
 pub mod tree;
+mod values;
 mod verified;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use self::adapter::Adapter;
 pub use self::finding::{Finding, Mismatch, MismatchKind, Severity, bounded};
 pub(crate) use self::loader::StatedLoader;
 pub use self::plan::{Plan, RangeRequest};
+pub use self::values::{ValueCheck, ValueReport};
 pub use self::verified::{
     ConfigCheck, ParameterSources, VerifiedSet, VerifyReport, is_complete, is_valid,
 };

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Adapter, FetchStats, Finding, Severity, StatedLoader};
+use super::{Adapter, FetchStats, Finding, Severity, StatedLoader, ValueReport};
 use hf_meta_format::CommitSha;
 use hf_meta_format::formats::weight_sets::{IncompleteShards, WeightSet};
 use hf_meta_format::formats::{HeaderErrorKind, RepoPath, clip};
@@ -39,6 +39,8 @@ pub struct VerifyReport {
     pub unchecked: Option<Vec<WeightSet>>,
     /// The description of the first set as an adapter; `None` for other weights.
     pub adapter: Option<Box<Adapter>>,
+    /// The check of values; `None` if none was requested.
+    pub values: Option<Box<ValueReport>>,
     /// The requests, bytes and time that the verification took.
     pub fetch: FetchStats,
 }
@@ -138,6 +140,15 @@ impl VerifyReport {
         if let Some(set) = self.sets.first_mut() {
             set.findings.push(finding);
         }
+    }
+
+    /// Adds a check of values, and its findings to those of the first set.
+    pub fn add_values(&mut self, mut values: ValueReport) {
+        let findings = std::mem::take(&mut values.findings);
+        if let Some(set) = self.sets.first_mut() {
+            set.findings.extend(findings);
+        }
+        self.values = Some(Box::new(values));
     }
 
     /// Adds the result of other sets. After the first one, content that is not a model, such as an importance matrix or a

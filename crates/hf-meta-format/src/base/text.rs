@@ -48,6 +48,43 @@ pub fn whole_number(json: &str) -> Option<u64> {
     significant.parse::<u64>().ok()?.checked_mul(10_u64.checked_pow(scale)?)
 }
 
+/// Returns whether a text matches a pattern, in which `*` matches any characters and `?` matches one. The time is at most the product of their lengths: only the last `*` before a
+/// difference is extended.
+pub(crate) fn matches_glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut at, mut next) = (0, 0);
+    // The position after the last `*`, and the end of the text that it matches.
+    let mut star = None;
+    while at < text.len() {
+        match pattern.get(next) {
+            Some(b'*') => {
+                star = Some((next + 1, at));
+                next += 1;
+            }
+            // `?` matches one character, whose other bytes follow.
+            Some(b'?') => {
+                at += 1;
+                next += 1;
+                while text.get(at).is_some_and(|byte| byte & 0xc0 == 0x80) {
+                    at += 1;
+                }
+            }
+            Some(byte) if *byte == text[at] => {
+                at += 1;
+                next += 1;
+            }
+            _ => match &mut star {
+                Some((after, end)) => {
+                    *end += 1;
+                    (next, at) = (*after, *end);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(next..).unwrap_or_default().iter().all(|byte| *byte == b'*')
+}
+
 /// Implements the conversions of types with `as_str`: `Serialize` as text, and `Deserialize` with the checks of
 /// `FromStr`.
 macro_rules! text_type {

@@ -25,6 +25,8 @@ pub struct FileHeader {
     /// True if the shapes describe the unpacked weights, regardless of how they are stored. Each element then
     /// counts as one parameter, and `config.json` is not needed.
     pub is_self_describing: bool,
+    /// True if the tensor data is big-endian, as in some GGUF files.
+    pub is_big_endian: bool,
     /// The imports and views of a pickle, if the file is one.
     pub pickle: Option<Box<PickleSummary>>,
     /// The name of the format, if it is not the format of the file's name.
@@ -52,6 +54,7 @@ impl FileHeader {
             has_leading_space: false,
             model: None,
             is_self_describing: false,
+            is_big_endian: false,
             pickle: None,
             misnamed: None,
         }

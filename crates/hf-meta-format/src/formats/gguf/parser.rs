@@ -48,7 +48,9 @@ pub(in crate::formats) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
     let tensors = content.read(&mut cursor);
     let tensors =
         tensors.map_err(|stop| stop.map_missing(|missing| content.next_range(missing, &cursor)))?;
-    Ok(content.finish(tensors, cursor.at, file.size)?)
+    let mut header = content.finish(tensors, cursor.at, file.size)?;
+    header.is_big_endian = cursor.is_big_endian;
+    Ok(header)
 }
 
 /// The content of a header that has been read so far.

@@ -204,7 +204,9 @@ fn all_versions_and_byte_orders_give_the_same_header() {
     let header = of(3, false);
     assert_eq!(header.tensors().get("y").unwrap().data_offsets, (64, 92));
     for (version, is_big_endian) in [(2, false), (2, true), (3, true)] {
-        assert_eq!(of(version, is_big_endian), header);
+        let mut found = of(version, is_big_endian);
+        assert_eq!(std::mem::take(&mut found.is_big_endian), is_big_endian);
+        assert_eq!(found, header);
     }
 }
 

@@ -24,6 +24,7 @@ use thiserror::Error;
 use super::header::METADATA;
 use super::json::{JsonError, JsonReader};
 use super::{DEFAULT_HEADER_LIMIT, HeaderError, HeaderErrorKind, SafetensorsFileHeader};
+use crate::base::text::matches_glob;
 use crate::formats::clip;
 
 /// The maximum length of a key or a value that an edit sets, in bytes. Every reader of the file reads the header in full,
@@ -66,7 +67,7 @@ impl MetadataEdit {
     pub fn deletes(&self, key: &str) -> bool {
         match self {
             Self::Set { .. } => false,
-            Self::Delete(pattern) => matches(pattern, key),
+            Self::Delete(pattern) => matches_glob(pattern, key),
             Self::DeleteAll => key != FORMAT,
         }
     }
@@ -342,43 +343,6 @@ impl<'a> EditedEntries<'a> {
     fn into_texts(self) -> Vec<Cow<'a, str>> {
         self.entries.into_iter().flatten().map(|entry| entry.text).collect()
     }
-}
-
-/// Returns whether a text matches a pattern. The time is at most the product of their lengths: only the last `*` before a
-/// difference is extended.
-fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut at, mut next) = (0, 0);
-    // The position after the last `*`, and the end of the text that it matches.
-    let mut star = None;
-    while at < text.len() {
-        match pattern.get(next) {
-            Some(b'*') => {
-                star = Some((next + 1, at));
-                next += 1;
-            }
-            // `?` matches one character, whose other bytes follow.
-            Some(b'?') => {
-                at += 1;
-                next += 1;
-                while text.get(at).is_some_and(|byte| byte & 0xc0 == 0x80) {
-                    at += 1;
-                }
-            }
-            Some(byte) if *byte == text[at] => {
-                at += 1;
-                next += 1;
-            }
-            _ => match &mut star {
-                Some((after, end)) => {
-                    *end += 1;
-                    (next, at) = (*after, *end);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(next..).unwrap_or_default().iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]

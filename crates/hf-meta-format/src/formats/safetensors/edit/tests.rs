@@ -90,10 +90,10 @@ fn patterns_match_whole_keys() {
         ("[a]", "a", false),
     ];
     for (pattern, text, expected) in cases {
-        assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        assert_eq!(matches_glob(pattern, text), expected, "{pattern} {text}");
     }
     let (pattern, text) = ("*a".repeat(1_000) + "b", "a".repeat(10_000));
-    assert!(!matches(&pattern, &text));
+    assert!(!matches_glob(&pattern, &text));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn apply(entries: &mut Vec<(String, String)>, edit: &MetadataEdit) {
             Some((_, old)) => old.clone_from(value),
             None => entries.push((key.clone(), value.clone())),
         },
-        MetadataEdit::Delete(pattern) => entries.retain(|(key, _)| !matches(pattern, key)),
+        MetadataEdit::Delete(pattern) => entries.retain(|(key, _)| !matches_glob(pattern, key)),
         MetadataEdit::DeleteAll => entries.retain(|(key, _)| key == "format"),
     }
 }

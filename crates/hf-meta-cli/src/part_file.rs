@@ -1,0 +1,103 @@
+//! A file that gets its name once it is complete.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use super::exit::failed_to;
+use super::signal;
+
+/// A file that is written under another name in the same folder. If it is dropped before it is finished, or if a signal
+/// ends the process, it is removed.
+#[derive(Debug)]
+pub(crate) struct PartFile {
+    file: File,
+    partial: PathBuf,
+    path: PathBuf,
+    is_replaced: bool,
+    is_finished: bool,
+}
+
+impl PartFile {
+    /// Creates a file. If `is_replaced` is true, it replaces a file of its name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file exists and is not replaced, if it is not a regular file, or if its folder cannot be
+    /// written.
+    pub(crate) fn create(path: &Path, is_replaced: bool) -> io::Result<Self> {
+        let failed = || failed_to(format!("write `{}`", path.display()));
+        check_target(path, is_replaced).map_err(failed())?;
+        let Some(name) = path.file_name() else {
+            let error = io::Error::new(ErrorKind::InvalidInput, "it has no file name");
+            return Err(failed()(error));
+        };
+        // The number of the process keeps two of them apart.
+        let mut partial = OsString::from(".");
+        partial.push(name);
+        partial.push(format!(".{}.part", std::process::id()));
+        let partial = path.with_file_name(partial);
+        let file = OpenOptions::new().write(true).create_new(true).open(&partial);
+        let file = file.map_err(failed())?;
+        signal::remove_on_signal(Some(partial.clone()));
+        let path = path.to_owned();
+        Ok(Self { file, partial, path, is_replaced, is_finished: false })
+    }
+
+    /// Returns the final path for messages.
+    pub(crate) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Appends bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let action = || format!("write `{}`", self.path.display());
+        self.file.write_all(bytes).map_err(|error| failed_to(action())(error))
+    }
+
+    /// Gives the file its name. A file of that name that has appeared in the meantime is kept, unless it is replaced.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        let named = check_target(&self.path, self.is_replaced).and_then(|()| {
+            if self.is_replaced {
+                return fs::rename(&self.partial, &self.path);
+            }
+            // Unlike a rename, a link never replaces a file. Some file systems have no links.
+            match fs::hard_link(&self.partial, &self.path) {
+                Ok(()) => fs::remove_file(&self.partial),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+                Err(_) => fs::rename(&self.partial, &self.path),
+            }
+        });
+        named.map_err(failed_to(format!("write `{}`", self.path.display())))?;
+        self.is_finished = true;
+        signal::remove_on_signal(None);
+        Ok(())
+    }
+}
+
+/// Checks that a path is free, or a regular file that may be replaced. A rename would replace a link or a device itself.
+fn check_target(path: &Path, is_replaced: bool) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let reason = if !found.is_file() {
+        "it is not a regular file"
+    } else if !is_replaced {
+        "it exists; `--force` replaces it"
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(ErrorKind::AlreadyExists, reason))
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = fs::remove_file(&self.partial);
+            signal::remove_on_signal(None);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Checks of values, and comparisons of two models by content.
+
+use std::fs;
+
+use hf_meta::{Client, Finding, Source, ValueCheck, ValueReport};
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::command::run;
+use crate::hub::{File, LocalHub, Repo};
+use crate::support::{client, hex};
+
+/// The rows and columns of the matrices: 8 MiB each, of which a sample reads 8 blocks of 16 KiB.
+const ROWS: usize = 2_048;
+const COLUMNS: usize = 1_024;
+
+/// The values of a model: two matrices, a vector and the scale of a matrix.
+#[derive(Clone)]
+struct Values {
+    first: Vec<f32>,
+    second: Vec<f32>,
+    bias: Vec<f32>,
+    scale: Vec<f32>,
+}
+
+impl Values {
+    fn new() -> Self {
+        // No value is zero.
+        let value = |at: usize| {
+            let number = u16::try_from(at * 7_919 % 20_011).unwrap();
+            (f32::from(number) - 10_005.5) / 1e6
+        };
+        let matrix = |seed: usize| (0..ROWS * COLUMNS).map(|at| value(at + seed)).collect();
+        let (bias, scale) = ((0..COLUMNS).map(value).collect(), vec![0.5; 16]);
+        Self { first: matrix(1), second: matrix(2), bias, scale }
+    }
+
+    fn file(&self) -> Vec<u8> {
+        let tensors: [(&str, &[f32], Vec<usize>); 4] = [
+            ("first.weight", &self.first, vec![ROWS, COLUMNS]),
+            ("second.weight", &self.second, vec![ROWS, COLUMNS]),
+            ("bias", &self.bias, vec![COLUMNS]),
+            ("first.weight_scale", &self.scale, vec![16]),
+        ];
+        let bytes = tensors.each_ref().map(|(_, values, _)| {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>()
+        });
+        let views = tensors.iter().zip(&bytes).map(|((name, _, shape), bytes)| {
+            (*name, TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap())
+        });
+        safetensors::serialize(views, None).unwrap()
+    }
+}
+
+async fn check(values: &Values, check: ValueCheck) -> ValueReport {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    fs::write(&path, values.file()).unwrap();
+    Client::new().unwrap().source(Source::Local(path)).check_values(check).await.unwrap()
+}
+
+#[tokio::test]
+async fn planted_faults_are_found_by_a_sample_or_by_all_values() {
+    let (sound, both) = (Values::new(), [ValueCheck::Sample, ValueCheck::All]);
+    for part in both {
+        let report = check(&sound, part).await;
+        assert_eq!(report.findings, [], "{part}");
+        assert_eq!((report.tensors, report.unchecked), (4, 0), "{part}");
+    }
+    let sample = check(&sound, ValueCheck::Sample).await;
+    // A vector, a scale, and 8 blocks of each matrix.
+    assert_eq!(sample.bytes_checked, 4 * 1_024 + 4 * 16 + 2 * 8 * 16_384);
+    let share = |percent: usize| ROWS * COLUMNS * percent / 100;
+    let mut faults: Vec<(&str, Values, bool, &str)> = Vec::new();
+    let mut plant = |name, is_sampled, message, change: &dyn Fn(&mut Values)| {
+        let mut values = sound.clone();
+        change(&mut values);
+        faults.push((name, values, is_sampled, message));
+    };
+    plant("NaN in a vector", true, "`bias` has NaN values: 1 of 1,024", &|values| {
+        values.bias[700] = f32::NAN;
+    });
+    plant("a negative scale", true, "negative scales: 1 of 16", &|values| values.scale[3] = -0.5);
+    plant("a scale of zero", true, "scales of zero: 1 of 16", &|values| values.scale[3] = 0.0);
+    plant("an infinite matrix", true, "infinite values", &|values| {
+        values.first.fill(f32::INFINITY);
+    });
+    plant("a zero matrix", true, "`second.weight` has only zeros", &|values| {
+        values.second.fill(0.0);
+    });
+    plant("a constant matrix", true, "`second.weight` has only one number", &|values| {
+        values.second.fill(0.1);
+    });
+    plant("a third of a matrix", true, "`first.weight` has blocks of zeros", &|values| {
+        values.first[..share(34)].fill(0.0);
+    });
+    plant("1 % of a matrix", false, "`first.weight` has blocks of zeros", &|values| {
+        values.first[4_096..4_096 + share(1)].fill(0.0);
+    });
+    plant("NaN in a matrix", false, "`first.weight` has NaN values: 1 of 2,097,152", &|values| {
+        values.first[999] = f32::NAN;
+    });
+    for (name, values, is_sampled, message) in faults {
+        for part in both {
+            let found = check(&values, part).await.findings;
+            let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+            if is_sampled || part == ValueCheck::All {
+                assert!(
+                    found.iter().any(|text| text.contains(message)),
+                    "{name}, {part}: {found:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_command_checks_values_and_says_what_was_read() {
+    let mut values = Values::new();
+    let sound = File::from_bytes(values.file());
+    values.bias[7] = f32::NAN;
+    let corrupt = File::from_bytes(values.file());
+    let hub = LocalHub::start([
+        Repo::new("org/sound").file("model.safetensors", sound),
+        Repo::new("org/corrupt").file("model.safetensors", corrupt),
+    ])
+    .unwrap();
+    let sound = run(&hub, &["verify", "--values", "org/sound"]).data();
+    let line = "values: sampled 266.3 kB, 1.59 % of 16.8 MB, in ";
+    assert!(sound.lines().any(|found| found.starts_with(line)), "{sound}");
+    let all = run(&hub, &["verify", "--values=all", "org/sound"]).data();
+    assert!(all.contains("values: checked 16.8 MB of 16.8 MB"), "{all}");
+    let corrupt = run(&hub, &["verify", "--values", "org/corrupt"]);
+    assert_eq!(corrupt.code, 1);
+    let line = "error: tensor `bias` has NaN values: 1 of 1,024 values read, the first at index 7";
+    assert!(corrupt.stdout.contains(line), "{}", corrupt.stdout);
+    let json = run(&hub, &["verify", "--values=sample", "org/corrupt", "--json"]);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(
+        (&json["values"]["check"], &json["values"]["tensors"]),
+        (&"sample".into(), &4.into())
+    );
+    assert!(
+        json["findings"].as_array().unwrap().iter().any(|found| found["kind"] == "invalidValues")
+    );
+    assert_eq!(json["valid"], false);
+    let unknown = run(&hub, &["verify", "--values=some", "org/sound"]);
+    assert_eq!(unknown.code, 2, "{}", unknown.stderr);
+}
+
+/// A cache of pickles, and packed words.
+#[tokio::test]
+async fn values_that_cannot_be_read_are_not_checked() {
+    let bytes =
+        super::write_file(&[("qweight", Dtype::I32, &[64, 64]), ("scales", Dtype::F16, &[4, 64])]);
+    let hub = LocalHub::start([
+        Repo::new("org/packed").file("model.safetensors", File::from_bytes(bytes))
+    ])
+    .unwrap();
+    let report = client(&hub).model("org/packed").check_values(ValueCheck::All).await.unwrap();
+    assert_eq!((report.tensors, report.unchecked, report.bytes_checked), (1, 1, 512));
+    let is_scale = |found: &Finding| found.to_string().contains("`scales`");
+    assert!(report.findings.iter().all(is_scale), "{:?}", report.findings);
+}
+
+/// Starts a Hub with models that differ from the first one, with the hashes of their files.
+fn pairs() -> LocalHub {
+    let base = Values::new();
+    let repo = |name: &str, bytes: Vec<u8>| {
+        let hash = hex(Sha256::digest(&bytes));
+        Repo::new(name).file("model.safetensors", File::from_bytes(bytes).hash(&hash))
+    };
+    let changed = |change: &dyn Fn(&mut Values)| {
+        let mut values = base.clone();
+        change(&mut values);
+        values.file()
+    };
+    let tuned = |values: &mut Values| {
+        for value in values
+            .first
+            .iter_mut()
+            .chain(&mut values.second)
+            .chain(&mut values.bias)
+            .chain(&mut values.scale)
+        {
+            *value *= 1.01;
+        }
+    };
+    // The same tensors with another metadata, so that the file has another hash.
+    let metadata = Some([("format".to_owned(), "pt".to_owned())].into());
+    let file = base.file();
+    let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+    let resaved = safetensors::serialize(tensors.iter(), metadata).unwrap();
+    LocalHub::start([
+        repo("org/base", base.file()),
+        repo("org/copy", base.file()),
+        repo("org/resaved", resaved),
+        repo("org/tuned", changed(&tuned)),
+        repo("org/one", changed(&|values| values.bias[3] += 1.0)),
+        repo("org/other", super::write_file(&[("w", Dtype::F32, &[4, 4])])),
+    ])
+    .unwrap()
+}
+
+#[test]
+fn two_models_are_compared_by_content() {
+    let hub = pairs();
+    let cases = [
+        ("org/copy", 0, "same bytes in 4 tensors"),
+        ("org/resaved", 0, "same values of 4 tensors in a sample of 1.5"),
+        ("org/tuned", 1, "all 4 tensors differ in a sample of 1.5"),
+        ("org/one", 1, "1 of 4 tensors differ in a sample of 1.5"),
+        ("org/other", 1, "no tensor of the same name, dtype and shape to compare"),
+    ];
+    for (other, code, first) in cases {
+        let found = run(&hub, &["diff", "--values", "org/base", other]);
+        assert_eq!(found.code, code, "{other}: {}", found.stdout);
+        assert!(found.stdout.starts_with(first), "{other}: {}", found.stdout);
+        assert!(!found.stdout.contains("values are not compared"), "{other}: {}", found.stdout);
+    }
+    let one = run(&hub, &["diff", "--values=all", "org/base", "org/one", "--json"]);
+    let json: Value = serde_json::from_str(&one.stdout).unwrap();
+    let values = &json["values"];
+    assert_eq!((one.code, &values["same"], &values["identical"]), (1, &3.into(), &0.into()));
+    let found = &values["differing"][0];
+    assert_eq!(
+        (&found["tensor"], &found["compared"], &found["differing"]),
+        (&"bias".into(), &1_024.into(), &1.into())
+    );
+    assert!((found["largest"].as_f64().unwrap() - 1.0).abs() < 1e-6, "{found}");
+    let all = run(&hub, &["diff", "--values=all", "org/base", "org/resaved"]).stdout;
+    assert!(all.starts_with("same values of 4 tensors\n"), "{all}");
+    let none = run(&hub, &["diff", "--values", "org/base", "org/none"]);
+    assert_eq!(none.code, 3, "{}", none.stderr);
+}
+
+/// Equal hashes need no data.
+#[tokio::test]
+async fn nothing_is_read_of_files_with_equal_hashes() {
+    let hub = pairs();
+    let client = client(&hub);
+    let diff = client
+        .model("org/base")
+        .compare_values(&client.model("org/copy"), ValueCheck::All)
+        .await
+        .unwrap();
+    assert_eq!((diff.identical, diff.same, diff.bytes_compared), (4, 0, 0));
+    assert!(client.stats().bytes_read < 10_000);
+}
