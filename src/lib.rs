@@ -101,6 +101,7 @@
 //! | `hf-meta-badge` | badges as SVG and as shields.io JSON |
 //! | `hf-meta-server` | the badge service and a Redis cache |
 //! | `hf-meta-census` | many repositories as Arrow record batches and Parquet files |
+//! | `hf-meta-edit` | edits of the metadata of local safetensors files |
 //! | `hf-meta-repo-list` | lists of repositories: lines of text, or a column of a CSV file |
 //! | `hf-meta-testing` | a mock Hub for your tests |
 //!

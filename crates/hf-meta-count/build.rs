@@ -15,13 +15,14 @@ const LINES: [&str; 4] = ["architectures", "classes", "left_out", "vllm"];
 /// The tables of blocks with a name and lines, of which each becomes a line with tabs.
 const RULES: [&str; 3] = ["renames", "defaults", "timm"];
 /// The tables of modules. Their header explains the words.
-const MODULES: [&str; 6] = [
+const MODULES: [&str; 7] = [
     "layouts",
     "gguf_layouts",
     "diffusers_layouts",
     "diffusers_classes",
     "mistral_layouts",
     "sentence_transformers_layouts",
+    "single_file_layouts",
 ];
 
 fn main() {

@@ -36,6 +36,8 @@ const [first, second] = split(readFileSync("build/core_bg.wasm"), [
   "hf_meta_count::memory::layout::CacheLayout::",
   "hf_meta_count::architectures::architecture::",
   "hf_meta_count::architectures::layout::",
+  "hf_meta_wasm::metadata::document::",
+  "hf_meta_wasm::metadata::thumbnail::",
 ]);
 for (const [name, content] of Object.entries({ "first.wasm": first, "second.wasm": second, "tables.txt": tables })) {
   writeFileSync(`build/${name}`, content);

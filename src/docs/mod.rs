@@ -179,6 +179,7 @@ pub mod metadata {}
 /// [environment]: crate::docs::command#environment
 /// [errors]: crate::docs::errors
 /// [install]: crate::docs::install
+/// [metadata]: crate::docs::metadata
 #[doc = include_str!("python.md")]
 pub mod python {}
 

@@ -342,6 +342,14 @@ def heads(files, base, rng):
 multimodal = heads
 
 
+def options(files, base, rng):
+    """Breaks nothing: the models have options that no other kind has."""
+    return ()
+
+
+classes_with_options = options
+
+
 def mlx(files, base, rng):
     weights = "model.safetensors"
     yield from heads(files, base, rng)
@@ -352,6 +360,41 @@ def mlx(files, base, rng):
         yield "packed weight missing", without(files, weights, lambda name: name == one.removesuffix("scales") + "weight")
         yield "scales of another group", with_tensors(files, weights, lambda tensors: {**tensors, one: [tensors[one][0], [*tensors[one][1][:-1], 2 * tensors[one][1][-1]]]})
         yield "other bits in the configuration", changed(files, "config.json", lambda config: [config[key].update(bits=6) for key in ("quantization", "quantization_config") if key in config])
+
+
+def single_files(files, base, rng):
+    """Breaks a whole diffusion model in one file, of which diffusers builds every part."""
+    (path,) = files
+    tensors = files[path]["tensors"]
+    names = list(tensors)
+    start = lambda name: ".".join(name.split(".")[:2])
+    parts = {start(name) for name in names if NUMBER.search(name)}
+    for part in sorted(parts):
+        inside = [name for name in names if start(name) == part and name.endswith("weight") and len(tensors[name][1]) > 1]
+        for one in rng.sample(inside, min(3, len(inside))):
+            yield "one matrix missing", without(files, path, lambda name: name == one)
+            yield "one matrix renamed", with_tensors(files, path, lambda tensors: {f"{name}_renamed" if name == one else name: tensor for name, tensor in tensors.items()})
+            shape = tensors[one][1]
+            # The table leaves some numbers of columns open.
+            if len(shape) == 2 and shape[0] != shape[1] and 16 not in shape:
+                yield "one matrix transposed", with_tensors(files, path, lambda tensors: {**tensors, one: ["F16", shape[::-1]]})
+            if ".attn_1." not in one:
+                yield "one matrix halved", with_tensors(files, path, lambda tensors: {**tensors, one: ["F16", [shape[0] // 2, *shape[1:]]]})
+    for listed, numbers in sorted(lists(tensors).items()):
+        # The last layer of OpenCLIP-H is not read.
+        if len(numbers) > 3 and numbers[-1] != 23:
+            yield "last layer missing", without(files, path, lambda name: name.startswith(f"{listed}.{numbers[-1]}."))
+        yield "middle layer missing", without(files, path, lambda name: name.startswith(f"{listed}.{numbers[len(numbers) // 2]}."))
+        half = numbers[(len(numbers) + 1) // 2 :]
+        yield "half of the layers missing", without(files, path, lambda name: any(name.startswith(f"{listed}.{number}.") for number in half))
+    biases = [name for name in names if name.endswith(".bias") and name[:-4] + "weight" in tensors and not name.startswith("guidance")]
+    for one in rng.sample(biases, min(3, len(biases))):
+        yield "one bias missing", without(files, path, lambda name: name == one)
+    prefixes = {name[: name.index(".")] for name in names}
+    if len(prefixes) > 2:
+        for prefix in ("first_stage_model.", "cond_stage_model.", "conditioner."):
+            if any(name.startswith(prefix) for name in names):
+                yield "one part missing", without(files, path, lambda name: name.startswith(prefix))
 
 
 def verify(program, folder, base):

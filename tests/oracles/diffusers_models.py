@@ -44,6 +44,7 @@ MODELS = {
     "sd-x4-upscaler": ("UNet2DConditionModel", {**UNET, "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"), "only_cross_attention": (True, False), "in_channels": 7, "num_class_embeds": 10}),
     "vae-sd": ("AutoencoderKL", VAE),
     "vae-flux": ("AutoencoderKL", {**VAE, "latent_channels": 16, "use_quant_conv": False, "use_post_quant_conv": False}),
+    "vae-without-blocks": ("AutoencoderKL", {"block_out_channels": (8,), "down_block_types": (), "up_block_types": (), "norm_num_groups": 4}),
 }
 
 

@@ -28,8 +28,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DIFFUSERS_VERBOSITY", "error")
 warnings.filterwarnings("ignore")
 
-# The time for one class. A class that takes longer has a note in its file, and another run could have other samples.
-SECONDS = 300
+# The time for one class. A class that takes longer has a note in its file, and another run could have other samples. The slowest
+# one takes a minute.
+SECONDS = 1800
 # The most samples with several changed keys.
 SEVERAL = 6
 

@@ -11,6 +11,7 @@ no weights. `broken_repositories.py` breaks the repositories and verifies them.
 import json
 import os
 import pathlib
+import random
 import struct
 import sys
 import tempfile
@@ -235,6 +236,47 @@ def models(folder):
 
     for name, class_ in sorted(classes().items()):
         yield name, lambda class_=class_: make(class_)
+
+
+@kind
+def classes_with_options(folder):
+    """Every model class of diffusers with one to four options changed at once, so that it still can be built."""
+    import diffusers_samples as samples
+    from timm_models import without_initialization
+
+    without_initialization()
+
+    def make(class_, number):
+        rng = random.Random(f"{class_.__name__} {number}")
+        found = samples.defaults(class_)
+        for given in samples.required(class_):
+            settings = {**given, **samples.small(class_, {**found, **given})}
+            try:
+                component(lambda: class_(**settings))
+                break
+            except Exception:
+                continue
+        values = {**found, **settings}
+        for attempt in range(60):
+            keys = rng.sample(sorted(values), min(len(values), 1 + attempt % 4))
+            choices = {key: samples.other_values(class_, key, values[key]) for key in keys if not key.startswith("_")}
+            changes = {key: rng.choice(choice) for key, choice in choices.items() if choice}
+            if attempt % 4 == 3:
+                changes |= rng.choice([*samples.other_lengths(values), {}])
+            listed = {key: list(value) if isinstance(value, tuple) and isinstance(found.get(key), list) else value for key, value in {**settings, **changes}.items()}
+            try:
+                return {"files": component(lambda: class_(**listed))[0], "changes": plain(changes)}
+            except Exception as error:
+                last = error
+        raise last
+
+    for name, class_ in sorted(samples.classes().items()):
+        for number in range(int(os.environ.get("OPTIONS", 4))):
+            yield f"{name}-{number}", lambda class_=class_, number=number: make(class_, number)
+    empty = {"down_block_types": (), "up_block_types": (), "block_out_channels": ()}
+    yield "AutoencoderKL-empty", lambda: {"files": component(lambda: samples.classes()["AutoencoderKL"](**empty))[0]}
+    for name in ("UNet2DConditionModel", "UNet2DModel", "UNetMotionModel", "UNet3DConditionModel"):
+        yield f"{name}-no-middle", lambda name=name: {"files": component(lambda: samples.classes()[name](mid_block_type=None))[0]}
 
 
 # PEFT

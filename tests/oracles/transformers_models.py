@@ -56,6 +56,12 @@ MODELS = {
     "whisper": ("WhisperForConditionalGeneration", WHISPER),
     "whisper-labels": ("WhisperForAudioClassification", {**WHISPER, "num_labels": 3}),
     "roberta-decoder": ("RobertaForCausalLM", {**BERT, "is_decoder": True}),
+    # Base models whose names lack the prefix that the class with a head has, and an encoder without its decoder.
+    "led-base": ("LEDModel", {**SEQ2SEQ, "max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64, "attention_window": [4, 4]}),
+    "levit-base": ("LevitModel", {"image_size": 64, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 3, 4], "depths": [1, 1, 1], "key_dim": [4, 4, 4]}),
+    "t5gemma-encoder": ("T5GemmaEncoderModel", {"encoder": {**SMALL, "head_dim": 8, "num_hidden_layers": 2}, "decoder": {**SMALL, "head_dim": 8, "num_hidden_layers": 2}, "is_encoder_decoder": False}),
+    "falcon-h1-bias": ("FalconH1ForCausalLM", {**SMALL, **MAMBA, "num_hidden_layers": 2, "head_dim": 8, "mamba_d_ssm": 64, "attention_bias": True}),
+    "canine": ("CanineModel", {**BERT, "num_hash_functions": 4, "num_hash_buckets": 32}),
     "vit-labels": ("ViTForImageClassification", {**VIT, "num_labels": 3}),
     "bert-labels": ("BertForSequenceClassification", {**BERT, "num_labels": 3}),
     "vit-gpt2": ("VisionEncoderDecoderModel", {"encoder": {**VIT, "model_type": "vit"}, "decoder": {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "vocab_size": 96, "n_positions": 64, **CROSS}}),

@@ -30,6 +30,14 @@ def changed(name: str, base: str) -> list[str]:
     return [finding.message for finding in report.findings] + [change.tensor for change in diff.changes]
 
 
+def retitle(path: str, title: str) -> str | None:
+    edited: list[hf_meta.EditedFile] = hf_meta.edit_metadata(path, set={"modelspec.title": title}, delete="ss_*")
+    report = hf_meta.inspect(edited[0].path)
+    texts: dict[str, str] = report.metadata[report.filepaths[-1]]
+    spec: hf_meta.ModelSpec | None = report.model_spec
+    return spec.title if spec else texts.get("modelspec.title")
+
+
 def show(progress: Progress) -> None:
     print(progress.done, progress.total, progress.failed)
 

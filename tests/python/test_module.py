@@ -285,7 +285,14 @@ class Results(unittest.TestCase):
 
     def test_the_page_shows_what_the_module_returns(self):
         page = pathlib.Path(__file__).parents[2] / "src/docs/python.md"
-        failed, tried = doctest.testfile(str(page), module_relative=False)
+        with tempfile.TemporaryDirectory() as folder:
+            texts = {"format": "pt", "ss_network_dim": "32", "ss_tag_frequency": json.dumps({"10_dog": {"dog": 10}})}
+            header = json.dumps({"__metadata__": texts}).ljust(1_000).encode()
+            pathlib.Path(folder, "lora.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+            self.addCleanup(os.chdir, os.getcwd())
+            os.chdir(folder)
+            failed, tried = doctest.testfile(str(page), module_relative=False)
+            os.chdir(page.parent)
         self.assertEqual(failed, 0)
         self.assertGreater(tried, 3)
 

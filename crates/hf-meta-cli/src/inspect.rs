@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use hf_meta::{CountReport, Error, Model, Weights};
+use hf_meta_count::results::metadata::{MetadataDocument, find_thumbnail};
 use hf_meta_count::results::text::escape;
 
 use super::context::{CommandContext, SelectionArgs, Sources};
@@ -15,7 +16,6 @@ use super::output::{Page, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::table::OutputFormat;
 use super::terminal::{ColorArgs, IS_AGENT};
-use super::views::metadata::MetadataDocument;
 use super::views::overview::{OverviewRow, SortKey, columns};
 use super::views::{explain, headers, metadata, overview, parameters, tree};
 
@@ -220,7 +220,7 @@ async fn print_headers(
         write_headers(args, sources.repos.len() > 1, &weights, context)?;
         context.warn(source, &weights.report().findings);
         answers.add(weights.report());
-        if args.thumbnail.is_some() && metadata::find_thumbnail(&weights).is_none() {
+        if args.thumbnail.is_some() && find_thumbnail(&weights).is_none() {
             return Ok(ExitStatus::CheckFailed);
         }
         Ok(unmatched(args, source, &weights).unwrap_or(ExitStatus::Success))
@@ -298,7 +298,7 @@ fn write_headers(
 /// Writes the thumbnail to a file.
 fn write_thumbnail(file: &Path, weights: &Weights) -> io::Result<()> {
     let source = &weights.report().source;
-    let Some(thumbnail) = metadata::find_thumbnail(weights) else {
+    let Some(thumbnail) = find_thumbnail(weights) else {
         print_warning(&format!("{source}: no file has a thumbnail that is an image"));
         return Ok(());
     };

@@ -335,11 +335,12 @@ impl Answers {
         if all < min {
             return None;
         }
+        let verb = if self.excluded == 1 { "does" } else { "do" };
         let [fitting, excluded, unknown, all] =
             [self.fitting, self.excluded, self.unknown, all].map(thousands);
         let card = card.as_ref().map_or_else(String::new, |card| format!("; {card}"));
         Some(format!(
-            "{budget}: {fitting} of {all} fit, {excluded} do not fit, {unknown} unknown{card}"
+            "{budget}: {fitting} of {all} fit, {excluded} {verb} not fit, {unknown} unknown{card}"
         ))
     }
 }

@@ -206,11 +206,11 @@ pub(crate) fn message_with_causes(error: &Error) -> String {
 mod tests {
     use hf_meta::{CountReport, VerifyReport, Weights};
     use hf_meta_count::results::diff::Diff;
+    use hf_meta_count::results::metadata::MetadataDocument;
     use schemars::JsonSchema;
     use schemars::generate::SchemaSettings;
 
     use super::*;
-    use crate::views::metadata::MetadataDocument;
 
     /// The documents of the command.
     #[derive(JsonSchema)]

@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import _inspect, _native, aio, census
+from . import _edit, _inspect, _native, aio, census
 from ._calls import BatchProgress, HfMetaError, Progress, Settings, blocking
 from ._lists import tables
 from ._results import (
@@ -25,17 +25,21 @@ from ._results import (
     CountReport,
     Diff,
     DiffSide,
+    EditedFile,
     FetchStats,
     Finding,
     MemoryUsage,
     MixtureOfExperts,
     ModelDescription,
+    ModelSpec,
     QuantizedModules,
+    Resolution,
     SafetensorsFileMetadata,
     SafetensorsRepoMetadata,
     TensorChange,
     TensorGroup,
     TensorInfo,
+    Thumbnail,
     VerifiedSet,
     VerifyReport,
     WeightSet,
@@ -54,20 +58,24 @@ __all__ = [
     "CountReport",
     "Diff",
     "DiffSide",
+    "EditedFile",
     "FetchStats",
     "Finding",
     "HfMetaError",
     "MemoryUsage",
     "MixtureOfExperts",
     "ModelDescription",
+    "ModelSpec",
     "Progress",
     "QuantizedModules",
+    "Resolution",
     "SafetensorsFileMetadata",
     "SafetensorsRepoMetadata",
     "Settings",
     "TensorChange",
     "TensorGroup",
     "TensorInfo",
+    "Thumbnail",
     "VerifiedSet",
     "VerifyReport",
     "WeightSet",
@@ -75,6 +83,7 @@ __all__ = [
     "aio",
     "census",
     "diff",
+    "edit_metadata",
     "get_safetensors_metadata",
     "inspect",
     "read",
@@ -87,6 +96,7 @@ verify = blocking(_inspect.verify, __name__)
 diff = blocking(_inspect.diff, __name__)
 get_safetensors_metadata = blocking(_inspect.get_safetensors_metadata, __name__)
 read = blocking(_inspect.read, __name__)
+edit_metadata = blocking(_edit.edit_metadata, __name__)
 
 
 def read_batches(

@@ -6,7 +6,7 @@ import functools
 import inspect
 import numbers
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _PATH = ((str, os.PathLike), "text or a `pathlib.Path`")
@@ -22,9 +22,12 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("target", "output", "previous"), _PATH),
     **dict.fromkeys(("revision", "path", "weights", "plan", "engine", "cache_dtype"), _TEXT),
     **dict.fromkeys(("repo_id", "repo_type", "endpoint", "contact", "column", "title", "license", "filter", "author"), _TEXT),
-    **dict.fromkeys(("headers", "cache", "all", "ignore_shards", "tensors"), _FLAG),
-    **dict.fromkeys(("batch", "tp", "max_num_batched_tokens", "jobs", "sample", "seed"), _INTEGER),
+    **dict.fromkeys(("headers", "cache", "all", "ignore_shards", "tensors", "delete_all", "dry_run"), _FLAG),
+    **dict.fromkeys(("batch", "tp", "max_num_batched_tokens", "jobs", "sample", "seed", "reserve"), _INTEGER),
     **dict.fromkeys(("timeout", "quota_share", "max_outage", "gpu_memory_utilization"), _NUMBER),
+    "edit_metadata.path": _PATH,
+    "set": ((Mapping,), "a mapping of keys to values"),
+    "delete": ((str, Iterable), "a key, a pattern, or several"),  # type: ignore[type-abstract]
     "fit": ((numbers.Integral, str), 'a number of bytes, or text such as "24GB"'),
     "memory": ((bool, numbers.Integral, str), 'True, or a context length such as 32_768 or "32k"'),
     "token": ((str, bool), "text, True or False"),
@@ -43,9 +46,10 @@ def check(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     bound = signature.bind(*args, **kwargs).arguments
     settings = bound.pop("settings", {})
     for name, value in {**bound, **settings}.items():
-        if name not in _TYPES or value is None and _may_be_none(signature, name):
+        known = _TYPES.get(f"{call.__name__}.{name}") or _TYPES.get(name)
+        if not known or value is None and _may_be_none(signature, name):
             continue
-        types, expected = _TYPES[name]
+        types, expected = known
         is_bool = isinstance(value, bool)
         if not isinstance(value, types) or is_bool and not {bool, Callable} & {*types}:
             raise TypeError(f"`{name}` must be {expected}, not {value if is_bool else type(value).__name__}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from ._arguments import check
-from ._native import Engine, NativeCall
+from ._native import Engine, NativeCall, complete_edits
 from ._results import WeightSet, to_weight_sets
 
 if TYPE_CHECKING:
@@ -119,6 +119,12 @@ class Settings(TypedDict, total=False):
     progress: Callable[[Progress], object] | bool | None
 
 
+def warn_of_completed_edits(source: str) -> None:
+    """Completes or undoes interrupted edits of a local file, or of the files in a folder, and warns about them."""
+    for description in complete_edits(source):
+        warnings.warn(description, RuntimeWarning, stacklevel=5)
+
+
 def engine() -> Engine:
     """Returns the engine of this process."""
     process = os.getpid()
@@ -151,7 +157,7 @@ class Call(Generic[T]):
         # False is no token, and True is the default one.
         token = "" if token is False else None if token is True else token
         self._settings: dict[str, object] = {**_DEFAULTS, **settings, "token": token}
-        if name in ("inspect", "verify", "diff"):
+        if name in ("inspect", "verify", "diff", "edit_metadata"):
             self._settings["quota_share"] = None
         self._name, self._arguments, self._convert = name, arguments, convert
         self._progress = _Bar() if progress is True else progress or None  # type: ignore[assignment]

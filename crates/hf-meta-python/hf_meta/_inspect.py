@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
-from ._calls import Call, Settings
+from ._calls import Call, Settings, warn_of_completed_edits
 from ._lists import to_table
 from ._results import (
     CountReport,
@@ -47,6 +47,7 @@ def inspect(
     """Reads the headers of a repository, a URL or a local path, and counts the parameters.
 
     `revision`, `path`, `weights`, `plan`, `endpoint`, `token` and `timeout` (in seconds) correspond to the command-line options.
+    `metadata` has the texts in the headers, and `model_spec` the fields of the SAI Model Spec.
     With `headers=True`, the result also contains `header`, or `index` and `headers`. With `cache=False`, the header cache
     is neither read nor written. With `memory=True`, the result contains `memory`: the bytes of the weights and the cache at
     the maximum context of the model; a number of tokens, or text such as "32k", selects another context. With `fit`, a
@@ -116,9 +117,11 @@ def diff(
 
 def _name(source: str | os.PathLike[str]) -> tuple[str, str]:
     """Returns a source and its name in results. `"gpt2"` is a repository, and `Path("gpt2")` a local folder."""
+    text, name = source, source
     if isinstance(source, os.PathLike):
-        return os.path.abspath(source), os.fspath(source)
-    return source, source
+        text, name = os.path.abspath(source), os.fspath(source)
+    warn_of_completed_edits(text)
+    return text, name
 
 
 def get_safetensors_metadata(

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, field, is_dataclass
-from functools import cache
+from functools import cache, cached_property
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -169,6 +169,76 @@ class MemoryUsage:
 
 
 @dataclass(frozen=True)
+class Resolution:
+    """The width and the height of images in pixels."""
+
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """The description of an image: its media type according to its bytes, its size in pixels, and in bytes."""
+
+    media_type: str
+    width: int
+    height: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """The fields of the SAI Model Spec, or the keys of a GGUF file with the same meaning.
+
+    A field is None if it is missing or does not have its type. `missing` lists the required fields that are missing.
+    """
+
+    sai_model_spec: str | None = None
+    architecture: str | None = None
+    implementation: str | None = None
+    title: str | None = None
+    description: str | None = None
+    author: str | None = None
+    date: str | None = None
+    hash_sha256: str | None = None
+    implementation_version: str | None = None
+    license: str | None = None
+    usage_hint: str | None = None
+    thumbnail: Thumbnail | None = None
+    tags: list[str] | None = None
+    merged_from: list[str] | None = None
+    resolution: Resolution | None = None
+    trigger_phrase: str | None = None
+    prediction_type: str | None = None
+    timestep_range: list[int] | None = None
+    encoder_layer: str | None = None
+    preprocessor: str | None = None
+    is_negative_embedding: bool | None = None
+    unet_dtype: list[str] | None = None
+    vae_dtype: list[str] | None = None
+    data_format: str | None = None
+    format_type: str | None = None
+    language: list[str] | None = None
+    format_template: str | None = None
+    missing: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class EditedFile:
+    """The result of the edit of a file: its path, and the numbers of entries that were added, changed and deleted.
+
+    `in_place` is False if a new file was written. `free_bytes` is the space in the header for further edits in place.
+    """
+
+    path: str
+    added: int
+    changed: int
+    deleted: int
+    in_place: bool
+    free_bytes: int
+
+
+@dataclass(frozen=True)
 class TensorGroup:
     """Tensors that are counted for the same reason."""
 
@@ -242,6 +312,24 @@ class CountReport:
     index: dict[str, Any] | None = field(default=None, repr=False)
     headers: dict[str, SafetensorsFileMetadata] | None = field(default=None, repr=False)
     _json: str = field(default="", repr=False, compare=False)
+    _metadata: str = field(default="", repr=False, compare=False)
+
+    @cached_property
+    def _metadata_files(self) -> list[dict[str, Any]]:
+        files: list[dict[str, Any]] = json.loads(self._metadata)["files"] if self._metadata else []
+        return files
+
+    @property
+    def metadata(self) -> dict[str, dict[str, str]]:
+        """The metadata of each file by its path, as texts."""
+        return {file["path"]: file["metadata"] or {} for file in self._metadata_files}
+
+    @property
+    def model_spec(self) -> ModelSpec | None:
+        """The fields of the SAI Model Spec in the first file that has any; None if no file has."""
+        specs = [file["modelSpec"] for file in self._metadata_files if file["modelSpec"]]
+        spec: ModelSpec | None = _decode(ModelSpec, specs[0]) if specs else None
+        return spec
 
     def __repr__(self) -> str:
         names = "source", "commit", "parameter_count", "parameter_total", "parameter_exact", "byte_total"
@@ -433,10 +521,17 @@ class CensusChange:
     after: Any
 
 
-def to_report(text: str) -> CountReport:
-    """Returns the report with this JSON."""
-    report: CountReport = _decode(CountReport, {**json.loads(text), "_json": text})
+def to_report(texts: tuple[str, str]) -> CountReport:
+    """Returns the report with this JSON, and the JSON of the metadata."""
+    text, metadata = texts
+    report: CountReport = _decode(CountReport, {**json.loads(text), "_json": text, "_metadata": metadata})
     return report
+
+
+def to_edited_files(text: str) -> list[EditedFile]:
+    """Returns the edited files with this JSON."""
+    files: list[EditedFile] = _decode(list[EditedFile], json.loads(text))
+    return files
 
 
 def to_verification(text: str) -> VerifyReport:
@@ -457,9 +552,9 @@ def to_diff(text: str) -> Diff:
     return diff
 
 
-def to_repo_metadata(text: str) -> SafetensorsRepoMetadata:
+def to_repo_metadata(texts: tuple[str, str]) -> SafetensorsRepoMetadata:
     """Returns the headers of the report with this JSON as huggingface_hub has them."""
-    report = to_report(text)
+    report = to_report(texts)
     files = report.headers or {report.filepaths[-1]: report.header or SafetensorsFileMetadata({}, {})}
     weight_map = {tensor: path for path, file in files.items() for tensor in file.tensors}
     index = report.index or {}

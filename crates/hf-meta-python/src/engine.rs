@@ -14,6 +14,7 @@ use hf_meta_census::{
 };
 use hf_meta_count::results::Plan;
 use hf_meta_count::results::diff::Diff;
+use hf_meta_count::results::metadata::MetadataDocument;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -22,6 +23,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{AbortHandle, JoinError};
 
 use crate::clients::{Clients, Request, lock, timeout};
+use crate::edit::EditArguments;
 use crate::help::{CallError, Help, NamedSource, about};
 use crate::memory::memory_options;
 
@@ -114,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Reads the headers of a source. The result is the JSON of `hf-meta --json`.
+    /// Reads the headers of a source. The results are the JSON of `hf-meta --json` and of `hf-meta --metadata --json`.
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
     #[expect(clippy::needless_pass_by_value, reason = "a list of Python is owned")]
     fn inspect(
@@ -139,12 +141,9 @@ impl Engine {
             if !cache {
                 model = model.cache_mode(CacheMode::Bypass);
             }
-            let json = if headers {
-                model.inspect().memory(options).await.map(|weights| to_json(&weights))
-            } else {
-                model.count().memory(options).await.map(|report| to_json(&report))
-            };
-            json.map_err(about(0))?.map_err(CallError::from)
+            let weights = model.inspect().memory(options).await.map_err(about(0))?;
+            let json = if headers { to_json(&weights) } else { to_json(weights.report()) };
+            Ok::<_, CallError>((json?, to_json(&MetadataDocument::new(&weights))?))
         })
     }
 
@@ -193,6 +192,18 @@ impl Engine {
             };
             let (before, after) = tokio::try_join!(read(0, &before), read(1, &after))?;
             to_json(&Diff::new(&before, &after, ignore_shards)).map_err(CallError::from)
+        })
+    }
+
+    /// Edits the metadata of local files. The result is the JSON of a list of edited files.
+    fn edit_metadata(
+        &self,
+        request: Request,
+        source: NamedSource,
+        arguments: EditArguments,
+    ) -> PyResult<NativeCall> {
+        self.start(request, vec![source], move |client, _| async move {
+            to_json(&arguments.run(&client).await?).map_err(CallError::from)
         })
     }
 

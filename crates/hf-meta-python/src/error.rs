@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hf_meta::{Error, ErrorKind};
 use hf_meta_census::CensusError;
+use hf_meta_edit::FileEditError;
 use hf_meta_format::formats::chain;
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -45,14 +46,39 @@ pub(crate) fn exception(error: &CensusError, hint: impl Fn(&Error) -> Option<Str
     }
 }
 
-/// Returns a `hf_meta.HfMetaError`, which is defined in Python.
+/// Returns the error of an edit as an exception: a `ValueError` for metadata that exceed a limit or contradict the data, a
+/// `hf_meta.HfMetaError` for an invalid file, and an `OSError` for a file that cannot be changed.
+pub(crate) fn edit_exception(error: &FileEditError) -> PyErr {
+    match error {
+        FileEditError::InvalidHeader { .. } => {
+            hub_error((chain(error), "malformedHeader", None, None, None, None))
+        }
+        FileEditError::Edit { .. } | FileEditError::WrongHash { .. } => {
+            PyValueError::new_err(chain(error))
+        }
+        FileEditError::Io { path, .. } | FileEditError::Interrupted { path, .. } => {
+            os_error(error, path)
+        }
+        _ => PyOSError::new_err(chain(error)),
+    }
+}
+
+/// Returns a `hf_meta.HfMetaError` for an error of the Hub.
 fn hub_exception(message: String, error: &Error, help: Option<&str>) -> PyErr {
     let retry_after = error.retry_after().map(|wait| wait.as_secs_f64());
     let sets = match error {
         Error::SeveralSets { sets, .. } => serde_json::to_string(sets).ok(),
         _ => None,
     };
-    let arguments = (message, error.code(), error.status(), retry_after, help, sets);
+    hub_error((message, error.code(), error.status(), retry_after, help, sets))
+}
+
+/// The arguments of `hf_meta._calls.to_error`.
+type ErrorArguments<'a> =
+    (String, &'a str, Option<u16>, Option<f64>, Option<&'a str>, Option<String>);
+
+/// Returns a `hf_meta.HfMetaError`, which is defined in Python.
+fn hub_error(arguments: ErrorArguments<'_>) -> PyErr {
     Python::attach(|py| {
         let function = py.import("hf_meta._calls").and_then(|module| module.getattr("to_error"));
         match function.and_then(|function| function.call1(arguments)) {

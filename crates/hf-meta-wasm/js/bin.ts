@@ -2,11 +2,12 @@
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 
-import { HfMetaError, Hub, diff, inspect, verify, type ErrorCode, type ReadOptions } from "./index.js";
+import { HfMetaError, Hub, diff, inspect, metadata, verify, type ErrorCode, type ReadOptions } from "./index.js";
 
 const USAGE = `hf-meta: the JSON of the command hf-meta, without Rust
 
 usage: hf-meta REPO... [--summary] [--revision REV] [--path PATH] [--weights FORMAT] [--fit SIZE] [--sets]
+       hf-meta REPO... --metadata [--revision REV] [--path PATH] [--weights FORMAT]
        hf-meta verify REPO... [--all] [--strict] [--base REPO] [--revision REV] [--path PATH] [--weights FORMAT]
        hf-meta diff BEFORE AFTER [--ignore-shards]
        hf-meta --version
@@ -19,7 +20,7 @@ exit status: 0 success; 1 no valid weights, or a difference; 2 usage; 3 the Hub 
 `;
 
 const [flag, text] = [{ type: "boolean" }, { type: "string" }] as const;
-const flags = { json: flag, summary: flag, sets: flag, all: flag, strict: flag, "ignore-shards": flag, help: { ...flag, short: "h" }, version: { ...flag, short: "V" } } as const;
+const flags = { json: flag, summary: flag, metadata: flag, sets: flag, all: flag, strict: flag, "ignore-shards": flag, help: { ...flag, short: "h" }, version: { ...flag, short: "V" } } as const;
 const texts = { base: text, revision: text, path: text, weights: text, fit: text };
 
 /** The exit statuses of the command. */
@@ -117,7 +118,7 @@ async function run(): Promise<void> {
     const repos = first === "verify" ? positionals.slice(1) : positionals;
     for (const repo of repos) {
       const document = first === "verify" ? verify(repo, { ...options, allSets: values.all, base: values.base })
-        : values.summary ? inspect(repo, { ...options, summary: true }) : inspect(repo, options);
+        : values.metadata ? metadata(repo, options) : values.summary ? inspect(repo, { ...options, summary: true }) : inspect(repo, options);
       status = Math.max(status, await print(repo, document, first === "verify" ? verified : () => 0));
     }
   }

@@ -26,7 +26,7 @@ export function load(): Promise<unknown> {
 }
 
 /** Loads the second module of the core and the tables of architectures once, which only some calls need. */
-function loadSecond(): Promise<void> {
+export function loadSecond(): Promise<void> {
   const add = async ({ second, tables }: typeof import("./second.js")) => {
     await WebAssembly.instantiate(await unpack(second).arrayBuffer(), { "": (await load()) as WebAssembly.ModuleImports });
     addTables(await unpack(tables).text());

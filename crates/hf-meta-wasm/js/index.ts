@@ -1,9 +1,9 @@
-import { load as loadCore, parse, runInspect, runVerify, type Files, type Input, type Inspection } from "./core.js";
+import { load as loadCore, loadSecond, parse, runInspect, runVerify, type Files, type Input, type Inspection } from "./core.js";
 import { HfMetaError } from "./errors.js";
 import { Http } from "./http.js";
 import { Hub, type HubOptions } from "./hub.js";
 import type { SafetensorsParseFromRepo } from "./huggingface.js";
-import type { CountReport, Diff, Memory, VerifyReport, Weights } from "./schema.js";
+import type { CountReport, Diff, Memory, MetadataDocument, VerifyReport, Weights } from "./schema.js";
 import { localFiles } from "./local.js";
 import { parseSource, type LocalFiles, type Repo, type Source } from "./source.js";
 
@@ -77,6 +77,20 @@ export class Checkpoint {
     if (isSafetensors && !report.sharded) return { ...report, header: parts[0] } as unknown as Weights;
     const index = isSafetensors && { index: parts.shift() };
     return { ...report, ...index, headers: Object.fromEntries(parts as [string, object][]) } as unknown as Weights;
+  }
+
+  /** Returns the document of `hf-meta --metadata --json`. */
+  async metadata(): Promise<MetadataDocument> {
+    await loadSecond();
+    const found = this.read().metadata();
+    if (found === undefined) throw new HfMetaError("invalidOption", "the headers were not kept");
+    return parse(found);
+  }
+
+  /** Returns the first thumbnail that is a PNG, JPEG, WebP or GIF image of at most 1 MB, as a data URL with the type of its bytes. */
+  async thumbnail(): Promise<string | undefined> {
+    await loadSecond();
+    return this.read().thumbnail();
   }
 
   /** Returns the modules, with identical ones in one node. */
@@ -162,6 +176,16 @@ export async function inspect(repo: Repo | LocalFiles, options?: ReadOptions & {
 export async function inspect(repo: Repo | LocalFiles, options: ReadOptions & { summary: true }): Promise<CountReport>;
 export async function inspect(repo: Repo | LocalFiles, options: ReadOptions & { summary?: boolean } = {}): Promise<Weights | CountReport> {
   return document(await open(repo, options));
+}
+
+/** Returns the document of `hf-meta --metadata --json`: the metadata of each file, with the fields of the SAI Model Spec. */
+export async function metadata(repo: Repo | LocalFiles, options: ReadOptions = {}): Promise<MetadataDocument> {
+  const checkpoint = await open(repo, options);
+  try {
+    return await checkpoint.metadata();
+  } finally {
+    checkpoint.free();
+  }
 }
 
 /** The counts of a repository and the memory that it needs. */

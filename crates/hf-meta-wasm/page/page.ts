@@ -2,7 +2,7 @@ import { HfMetaError, Hub, open, parseSource, verify, type Checkpoint, type Coun
 
 import { copyButton, count, failure, h, parameters, table } from "./dom.js";
 import { memorySection } from "./memory.js";
-import { MAX_ROWS, findingList, moduleSection, overview, tensors, verifySection } from "./sections.js";
+import { MAX_ROWS, findingList, metadataSection, moduleSection, overview, tensors, verifySection } from "./sections.js";
 
 const find = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
 const [form, input, status, result] = [find<HTMLFormElement>("form"), find<HTMLInputElement>("name"), find("status"), find("result")];
@@ -17,12 +17,13 @@ let hub: Hub | undefined;
 /** The fragment of the URL that shows a repository. */
 const fragment = (name: string) => `#${encodeURIComponent(name).replace(/%(2F|3A|40)/g, decodeURIComponent)}`;
 
-function show(checkpoint: Checkpoint, isLocal: boolean, verifyAll: () => Promise<VerifyReport>): void {
+function show(checkpoint: Checkpoint, isLocal: boolean, metadata: Element | false, verifyAll: () => Promise<VerifyReport>): void {
   const report = checkpoint.json() as CountReport;
   const badge = `![params: ${parameters(report.parameterTotal)}](https://img.shields.io/badge/params-${parameters(report.parameterTotal)}-blue)`;
   const copies = [!isLocal && copyButton("Copy link", () => location.href), copyButton("Copy JSON", () => JSON.stringify(report, undefined, 2))];
   result.replaceChildren(...[
     h("section", {}, h("h2", {}, report.source), host !== undefined && !isLocal && h("p", { class: "quiet" }, `from ${host}`), ...overview(report), h("p", { class: "row" }, copies)),
+    metadata,
     report.findings.length > 0 && h("section", {}, h("h2", {}, "Findings"), findingList(report.findings)),
     verifySection(verifyAll),
     memorySection(checkpoint, report),
@@ -51,8 +52,10 @@ async function read(name: string | LocalFiles, path: string | undefined, choice:
       progress.setAttribute("max", String(total));
       progress.setAttribute("value", String(done));
     } });
+    const metadata = metadataSection(await checkpoint.metadata(), await checkpoint.thumbnail());
+    if (signal.aborted) return checkpoint.free();
     shown?.free();
-    show(shown = checkpoint, typeof name !== "string", () => verify(name, options));
+    show(shown = checkpoint, typeof name !== "string", metadata, () => verify(name, options));
     status.replaceChildren(...(hub.rejectedToken ? [failure(hub.rejectedToken)] : []));
     // A pasted URL becomes the name of its repository.
     if (typeof name === "string") history.replaceState(null, "", fragment(input.value = (checkpoint.json() as CountReport).source));

@@ -1,5 +1,5 @@
 // The sections of a result.
-import { type CountReport, type Finding, type TreeModule, type VerifyReport } from "../js/index.js";
+import { type CountReport, type Finding, type MetadataDocument, type TreeModule, type VerifyReport } from "../js/index.js";
 
 import { bytes, count, failure, h, parameters, shares, table, type Content } from "./dom.js";
 
@@ -13,7 +13,7 @@ export function overview(report: CountReport): Element[] {
     h("p", { class: "quiet" }, `${count(total)}${parameterExact ? "" : ", not exact"}`,
       moe ? `; ${count(moe.active)} are active per token (${moe.topK} of ${moe.numExperts} experts)` : ""),
     ...shares("Parameters per dtype", ["dtype", "parameters"], dtypes, count),
-    h("p", { class: "quiet" }, `${bytes(report.byteTotal)} in ${files === 1 ? "1 file" : `${count(files)} files`} (${report.format}), commit ${report.commit}; `,
+    h("p", { class: "quiet" }, `${bytes(report.byteTotal)} in ${files === 1 ? "1 file" : `${count(files)} files`} (${report.format})${report.commit ? `, commit ${report.commit}` : ""}; `,
       `${count(report.fetch.requests)} requests, ${bytes(report.fetch.bytesRead)} read, ${report.fetch.seconds.toFixed(2)} s`),
   ];
 }
@@ -55,6 +55,33 @@ export function verifySection(read: () => Promise<VerifyReport>): Element {
     }
   });
   return h("section", {}, h("h2", {}, "Verify"), button, answer);
+}
+
+/** The fields of the SAI Model Spec to show, and their names for people. */
+const FIELDS = [["title", "Title"], ["author", "Author"], ["license", "License"], ["description", "Description"], ["date", "Date"], ["usageHint", "Usage"], ["triggerPhrase", "Trigger phrase"], ["tags", "Tags"]] as const;
+/** The maximum number of characters of a field, and of a value in the list. A header can have megabytes. */
+const [MAX_FIELD, MAX_VALUE] = [1000, 300];
+/** The maximum number of pixels of a side of a thumbnail. A small file can contain a picture that fills the memory. */
+const MAX_SIDE = 4096;
+const cut = (text: string, max: number) => (text.length > max ? `${text.slice(0, max)}… (${bytes(text.length)})` : text);
+
+/** Returns the metadata of files, if there are more than a `format`. All texts become text nodes, and the thumbnail an image of pixels. */
+export function metadataSection({ files }: MetadataDocument, thumbnail: string | undefined): Element | false {
+  const entries = files.flatMap(({ path, metadata }) => Object.entries(metadata ?? {}).map(([key, value]) => [key, value, path] as const));
+  if (!entries.some(([key]) => key !== "format")) return false;
+  const spec = files.find(({ modelSpec }) => modelSpec)?.modelSpec;
+  const fields = FIELDS.flatMap(([name, label]): Content[][] => {
+    const value = spec?.[name];
+    return value === undefined ? [] : [[label, cut(Array.isArray(value) ? value.join(", ") : value, MAX_FIELD)]];
+  });
+  const size = files.find((file) => file.thumbnail)?.thumbnail;
+  const image = thumbnail !== undefined && size && Math.max(size.width, size.height) <= MAX_SIDE
+    ? h("img", { src: thumbnail, alt: "Thumbnail of the model", width: String(size.width), height: String(size.height), decoding: "async" }) : undefined;
+  const all = entries.slice(0, MAX_ROWS).map(([key, value, path]) => [cut(key, MAX_VALUE), cut(value, MAX_VALUE), ...(files.length > 1 ? [path] : [])]);
+  return h("section", {}, h("h2", {}, "Metadata"),
+    h("div", { class: "spec" }, image, fields.length > 0 && table("Fields of the SAI Model Spec", ["field", "value"], fields, "text")),
+    h("details", {}, h("summary", {}, `All ${count(entries.length)} entries${entries.length > MAX_ROWS ? `, the first ${MAX_ROWS} are shown` : ""}`),
+      table("Metadata of the files", ["key", "value", ...(files.length > 1 ? ["file"] : [])], all, "text keys")));
 }
 
 function tree(modules: TreeModule[], depth = 0): Element {

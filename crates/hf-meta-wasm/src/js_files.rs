@@ -6,8 +6,9 @@ use std::future::ready;
 use std::ops::Range;
 use std::sync::Arc;
 
+use hf_meta_format::formats::safetensors::DEFAULT_HEADER_LIMIT;
 use hf_meta_format::formats::weight_sets::ListedFile;
-use hf_meta_format::formats::{Formats, chain};
+use hf_meta_format::formats::{DetectedFormat, Formats, chain};
 use hf_meta_format::{CommitSha, RepoId, RepoPath};
 use hf_meta_inspect::{BoxFuture, Error, ErrorKind, Files, Listing, Loaded, Part, shared};
 use wasm_bindgen::prelude::*;
@@ -178,6 +179,19 @@ impl JsFiles {
     }
 }
 
+/// Returns whether the second module parses a file, judging by its first bytes. The name of the file may be wrong.
+fn is_other_format(start: &[u8]) -> bool {
+    match DetectedFormat::recognize(start) {
+        Some(DetectedFormat::Gguf | DetectedFormat::Zip) => true,
+        // The length of a header of safetensors may begin with the same bytes.
+        Some(DetectedFormat::Pickle) => {
+            let length = start.first_chunk().map(|prefix| u64::from_le_bytes(*prefix));
+            length.is_none_or(|length| length > DEFAULT_HEADER_LIMIT)
+        }
+        _ => false,
+    }
+}
+
 impl Files for JsFiles {
     fn read<'a>(
         &'a self,
@@ -192,6 +206,9 @@ impl Files for JsFiles {
             let read = self.0.reader.read(path.as_str(), range.start, range.end).await;
             let part = read.map_err(|failure| self.error(failure, Some((path, None))))?;
             let (bytes, file_size) = (part.bytes(), part.size());
+            if range.start == 0 && is_other_format(&bytes) {
+                self.load_second().await?;
+            }
             Ok(Part { bytes, file_size, commit: self.0.commit.clone(), sha256: None })
         })
     }

@@ -10,12 +10,14 @@
 //! |---|---|
 //! | `js_files` | the files of a commit, read by JavaScript, and errors |
 //! | `json` | the JSON of results |
+//! | `metadata` | the metadata of files |
 //! | `options` | the options of a call |
 
 #![cfg(target_family = "wasm")]
 
 mod js_files;
 mod json;
+mod metadata;
 mod options;
 
 use std::sync::Arc;
@@ -66,6 +68,17 @@ impl Inspection {
     /// Returns the tree of modules as JSON. It is empty if the headers were not kept.
     pub fn tree(&self) -> String {
         json(&self.weights.as_ref().map_or_else(|| Tree::from_tensors([]), Tree::new))
+    }
+
+    /// Returns the JSON of `hf-meta --metadata --json`. Returns `undefined` if the headers were not kept. The second module
+    /// must be loaded.
+    pub fn metadata(&self) -> Option<String> {
+        self.weights.as_ref().map(metadata::document)
+    }
+
+    /// Returns the first thumbnail that is an image, as a data URL. The second module must be loaded.
+    pub fn thumbnail(&self) -> Option<String> {
+        self.weights.as_ref().and_then(metadata::thumbnail)
     }
 
     /// Returns the memory under other conditions as JSON. `changed` is a JSON list of the names and values that differ

@@ -5,7 +5,7 @@ import { readdir, rm } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 
-import { HfMetaError, diff, inspect, verify } from "../pkg/esm/index.js";
+import { HfMetaError, diff, inspect, metadata, verify } from "../pkg/esm/index.js";
 import { command, sorted, startHub, writeRepos } from "./support.mjs";
 
 let hub;
@@ -65,6 +65,7 @@ test("memory in vLLM", () => {
   const memory = { budget: 80e9, engine: "vllm", tp: 2, context: "8k" };
   return compare(hub, hub.repos, ["--summary", "--fit", "80GB", "--engine", "vllm", "--tp", "2", "--context", "8k"], { summary: true, memory });
 });
+test("metadata", () => compare(hub, hub.repos, ["--metadata", "--no-cache"], {}, metadata));
 test("quantized models, mixtures of experts and adapters", async () => {
   assert.ok(written.repos.length > 590, String(written.repos.length));
   await compare(written, written.repos.filter((repo) => repo !== "example/pytorch"), ["--summary"], { summary: true });

@@ -2,10 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { HfMetaError, inspect, inspectHeaders, parseSafetensorsMetadata, verify } from "../pkg/esm/index.js";
+import { HfMetaError, inspect, inspectHeaders, metadata, open, parseSafetensorsMetadata, verify } from "../pkg/esm/index.js";
 import { GOOD, file, serveFiles as serve } from "./support.mjs";
 
 const weights = (bytes) => ({ "model.safetensors": bytes });
+const described = (texts) => weights(file({ __metadata__: texts, w: { dtype: "F32", shape: [2], data_offsets: [0, 8] } }));
+/** An image of one pixel. */
+const GIF = "R0lGODlhAQABAAAAACwAAAAAAQABAAACADs=";
 const isRange = (request) => request.headers.range !== undefined;
 const status = (code, headers = {}) => (_request, response) => response.writeHead(code, headers).end("x");
 const ranges = (answer) => (request, response, number) => isRange(request) && (answer(request, response, number), true);
@@ -186,4 +189,48 @@ test("huggingface.js has the same arguments", () => serve(weights(GOOD), null, a
   assert.deepEqual(counted.header, { w: { dtype: "F32", shape: [2], data_offsets: [0, 8] } });
   const plain = await parseSafetensorsMetadata({ repo: "org/name", hubUrl, path: "model.safetensors", revision: "main" });
   assert.equal("parameterCount" in plain, false);
+}));
+
+test("metadata are texts, typed fields and an image", () => {
+  const thumbnail = `data:image/png;base64,${GIF}`;
+  const texts = {
+    "modelspec.title": "<b>A title</b>", "modelspec.resolution": "1024x768", "modelspec.tags": "a, b", "modelspec.thumbnail": thumbnail,
+    "modelspec.timestep_range": "0,18446744073709551615", ss_tag_frequency: "[".repeat(10_000), "a\n\u001b[2J": "\u202e",
+  };
+  return serve(described(texts), null, async (options) => {
+    const { files: [found] } = await metadata("org/name", options);
+    assert.deepEqual(found.metadata, texts);
+    const { missing, ...spec } = found.modelSpec;
+    const image = { mediaType: "image/gif", width: 1, height: 1, bytes: 26 };
+    assert.deepEqual(spec, { title: "<b>A title</b>", resolution: { width: 1024, height: 768 }, tags: ["a", "b"], thumbnail: image });
+    assert.deepEqual([missing, found.thumbnail], [["sai_model_spec", "architecture", "implementation"], image]);
+    const checkpoint = await open("org/name", options);
+    assert.equal(await checkpoint.thumbnail(), `data:image/gif;base64,${GIF}`);
+    checkpoint.free();
+  });
+});
+
+test("thumbnails that are no images are not returned", async () => {
+  for (const url of ["data:image/svg+xml;base64,PHN2Zy8+", "data:text/html,<script>1</script>", "https://example.org/x.png", "data:image/png;base64,%%%", ""]) {
+    await serve(described({ "modelspec.thumbnail": url }), null, async (options) => {
+      const checkpoint = await open("org/name", options);
+      assert.equal(await checkpoint.thumbnail(), undefined, url);
+      assert.equal((await checkpoint.metadata()).files[0].thumbnail, null, url);
+    });
+  }
+});
+
+test("100,000 keys are read in seconds", { timeout: 60_000 }, () => {
+  const entries = Array.from({ length: 100_000 }, (_, at) => [`key ${at}`, String(at)]);
+  return serve(described(Object.fromEntries(entries)), null, async (options) => {
+    const { files: [found] } = await metadata("org/name", options);
+    assert.equal(Object.keys(found.metadata).length, 100_000);
+    assert.equal(found.modelSpec, null);
+  });
+});
+
+test("without headers there are no metadata", () => serve(weights(GOOD), null, async (options) => {
+  const checkpoint = await open("org/name", { ...options, summary: true });
+  await assert.rejects(checkpoint.metadata(), { code: "invalidOption", message: "the headers were not kept" });
+  assert.equal(await checkpoint.thumbnail(), undefined);
 }));

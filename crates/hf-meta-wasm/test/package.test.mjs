@@ -70,15 +70,19 @@ test("the types are found in every way of resolution", () => {
 
 // Counts all repositories. A function that was called too early would end the core, and the error would have no code.
 const COUNT = `
-import { fit, inspect, verify } from "./first/esm/index.js";
+import { readFileSync } from "node:fs";
+import { fit, inspect, inspectHeaders, metadata, verify } from "./first/esm/index.js";
 const codes = {};
 const read = (call, ...args) => call(...args).then(() => "counted", (error) => error.code ?? String(error));
 for (const [hubUrl, repos] of JSON.parse(process.env.REPOS)) for (const [at, repo] of repos.entries()) {
   const code = await read(inspect, repo, { summary: true, hubUrl });
   codes[code] = (codes[code] ?? 0) + 1;
-  if (repo === "gpt2") codes[repo] = code;
+  if (repo === "gpt2") codes[repo] = code + await read(metadata, repo, { hubUrl });
   if (code === "counted" && at < 10) codes[await read(verify, repo, { hubUrl }) + await read(fit, repo, {}, { hubUrl })] = 1;
 }
+// The content of these files is not what their name says.
+const misnamed = JSON.parse(process.env.MISNAMED).map((path) => read(inspectHeaders, { "model.safetensors": readFileSync(path) }));
+codes.misnamed = await Promise.all(misnamed);
 console.log(JSON.stringify(codes));`;
 
 test("without the second file, plain models are counted, and other calls fail with a code", async () => {
@@ -88,10 +92,11 @@ test("without the second file, plain models are counted, and other calls fail wi
     cpSync(join(own, "pkg"), first, { recursive: true });
     rmSync(join(first, "esm/second.js"));
     writeFileSync(join(project, "first.mjs"), COUNT);
+    const misnamed = ["gguf/blocks.gguf", "pytorch/ema.pt"].map((path) => join(own, "../../fixtures", path));
     const repos = JSON.stringify([hub, written].map(({ hubUrl, repos }) => [hubUrl, repos]));
-    const { counted, network, ...others } = JSON.parse(node("first.mjs", { REPOS: repos }));
+    const { counted, network, ...others } = JSON.parse(node("first.mjs", { REPOS: repos, MISNAMED: JSON.stringify(misnamed) }));
     assert.ok(counted > 130 && network > 300, String([counted, network]));
-    assert.deepEqual(others, { gpt2: "counted", invalidSource: 1, networknetwork: 1, severalSets: 3 });
+    assert.deepEqual(others, { gpt2: "countednetwork", misnamed: ["network", "network"], invalidSource: 1, networknetwork: 1, severalSets: 3 });
   } finally {
     written.stop();
     rmSync(folder, { recursive: true });
@@ -129,6 +134,8 @@ test("the command prints the documents of the other command", async () => {
   const found = run("npx", ["--offline", "hf-meta", "gpt2"], { cwd: project, env });
   assert.equal(sorted(JSON.parse(found)), sorted(expected));
   assert.equal(sorted(JSON.parse(bin(["--json", "https://huggingface.co/gpt2"]).stdout)), sorted(expected));
+  const [metadata] = await command(hub.hubUrl, "--metadata", "--json", "--no-cache", "gpt2");
+  assert.equal(sorted(JSON.parse(bin(["--metadata", "gpt2"]).stdout)), sorted(metadata));
   const [report] = await command(hub.hubUrl, "verify", "--json", "gpt2");
   assert.equal(sorted(JSON.parse(bin(["verify", "--json", "gpt2"]).stdout)), sorted(report));
 });
@@ -169,13 +176,17 @@ test("a rejected token is a warning of the command", () => {
 
 test("the types describe the documents", () => {
   writeFileSync(join(project, "types.ts"), `
-import { diff, fit, inspect, parseSafetensorsMetadata, HfMetaError, type ErrorCode, type Weights } from "hf-meta";
+import { diff, fit, inspect, metadata, parseSafetensorsMetadata, HfMetaError, type ErrorCode, type Weights } from "hf-meta";
 export async function typed(): Promise<number | undefined> {
   const weights: Weights = await inspect("gpt2");
   const { parameterTotal, moe } = await inspect("gpt2", { summary: true });
   const parsed = await parseSafetensorsMetadata({ repo: "gpt2", computeParametersCount: true });
   const shards: string[] = parsed.sharded ? Object.keys(parsed.headers) : Object.keys(parsed.header);
   const { memory } = await fit("gpt2", { budget: "24GB" });
+  const [file] = (await metadata("gpt2")).files;
+  const texts: Record<string, string> = file?.metadata ?? {};
+  const spec: [string?, number?, string[]?] = [file?.modelSpec?.title, file?.modelSpec?.resolution?.width, file?.modelSpec?.tags];
+  console.log(texts, spec, file?.thumbnail?.mediaType);
   const code: ErrorCode = new HfMetaError("network", "x").code;
   const { summary } = await diff("a/b", "a/c") as { summary?: unknown };
   console.log(weights.format, shards, code, summary, moe?.active, parsed.parameterCount);

@@ -4,10 +4,11 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, write
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
+import { deflateSync } from "node:zlib";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
 
-import { GOOD, command, sorted, startHub, startService } from "./support.mjs";
+import { GOOD, command, file, sorted, startHub, startService } from "./support.mjs";
 
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css" };
@@ -224,6 +225,112 @@ test("a local folder is read and verified in the browser", { timeout: 60_000 }, 
   assert.deepEqual(requests, []);
   await page.close();
   rmSync(folder, { recursive: true });
+});
+
+/** Returns a PNG file with a gradient. */
+function png(width, height) {
+  const crc = (bytes) => {
+    let sum = ~0;
+    for (const byte of bytes) {
+      sum ^= byte;
+      for (let bit = 0; bit < 8; bit++) sum = (sum >>> 1) ^ (sum & 1 ? 0xedb88320 : 0);
+    }
+    return ~sum >>> 0;
+  };
+  const chunk = (kind, content) => {
+    const [body, length, check] = [Buffer.concat([Buffer.from(kind), content]), Buffer.alloc(4), Buffer.alloc(4)];
+    length.writeUInt32BE(content.length);
+    check.writeUInt32BE(crc(body));
+    return Buffer.concat([length, body, check]);
+  };
+  const head = Buffer.alloc(13);
+  head.writeUInt32BE(width);
+  head.writeUInt32BE(height, 4);
+  head.set([8, 2], 8);
+  const pixels = Buffer.alloc(height * (1 + 3 * width));
+  for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) pixels.set([x % 256, y % 256, 128], y * (1 + 3 * width) + 1 + 3 * x);
+  return Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), chunk("IHDR", head), chunk("IDAT", deflateSync(pixels)), chunk("IEND", Buffer.alloc(0))]);
+}
+
+const MARKUP = '<img src="x" onerror="document.title = 1"><script>document.title = 1</script>';
+const THUMBNAIL = `data:image/png;base64,${png(192, 128).toString("base64")}`;
+
+/** Opens a local file with these metadata in the page. */
+async function showMetadata(metadata) {
+  const folder = mkdtempSync(join(tmpdir(), "hf-meta-page-"));
+  const model = join(folder, "lora");
+  mkdirSync(model);
+  writeFileSync(join(model, "model.safetensors"), file({ __metadata__: metadata, w: { dtype: "F32", shape: [2], data_offsets: [0, 8] } }));
+  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(String(error)));
+  page.on("console", (message) => /Content Security Policy/.test(message.text()) && errors.push(message.text()));
+  page.on("request", (request) => !/^(data|blob):/.test(request.url()) && !request.url().startsWith(files.url) && errors.push(request.url()));
+  await page.goto(`${files.url}/page/index.html`);
+  await page.click("summary:has-text('Private repositories')");
+  await page.setInputFiles("#folder", model);
+  await page.waitForSelector("#result h2");
+  assert.deepEqual(errors, []);
+  rmSync(folder, { recursive: true });
+  return page;
+}
+
+test("metadata are text, and the thumbnail is an image", { timeout: 60_000 }, async () => {
+  const page = await showMetadata({
+    format: "pt", "modelspec.title": `My LoRA ${MARKUP}`, "modelspec.author": "A & B <b>bold</b>", "modelspec.license": "CC-BY-4.0",
+    "modelspec.tags": "dog, park", "modelspec.thumbnail": THUMBNAIL, "modelspec.unknown": "<iframe srcdoc='x'></iframe>",
+    ss_tag_frequency: JSON.stringify({ "10_dog": Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`tag ${at}`, at])) }),
+  });
+  const section = "section:has(h2:text-is('Metadata'))";
+  await page.click(`${section} summary`);
+  const text = await page.textContent(section);
+  for (const part of [`My LoRA ${MARKUP}`, "A & B <b>bold</b>", "CC-BY-4.0", "dog, park", "<iframe srcdoc='x'></iframe>"]) assert.ok(text.includes(part), part);
+  assert.equal(await page.locator("#result :is(script, iframe, object, embed, b)").count(), 0);
+  const image = await page.locator(`${section} img`).evaluate(async (image) => {
+    await image.decode();
+    return { src: image.src.slice(0, 22), size: [image.naturalWidth, image.naturalHeight], names: image.getAttributeNames().sort() };
+  });
+  assert.deepEqual(image, { src: "data:image/png;base64,", size: [192, 128], names: ["alt", "decoding", "height", "src", "width"] });
+  assert.equal(await page.locator("img").count(), 1);
+  assert.match(await page.title(), /^lora/);
+  await assertAccessible(page);
+  for (const [width, colorScheme] of VARIANTS) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme });
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${overflow} px too wide at ${width} px`);
+    if (screenshots) await page.screenshot({ path: `${screenshots}/metadata-${width}-${colorScheme}.png`, fullPage: true });
+  }
+  await page.close();
+});
+
+test("a thumbnail that is no image, or too large, is not shown", { timeout: 120_000 }, async () => {
+  const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" onload="document.title = 1"/>').toString("base64");
+  const urls = [
+    `data:image/svg+xml;base64,${svg}`, `data:image/png;base64,${svg}`, "data:text/html,<script>document.title = 1</script>", "https://example.org/x.png",
+    "javascript:document.title = 1", "data:image/png;base64,%%%", `${THUMBNAIL.slice(0, 22)}${"A".repeat(1_000_001)}`, `data:image/png;base64,${png(5000, 1).toString("base64")}`,
+  ];
+  for (const url of urls) {
+    const page = await showMetadata({ "modelspec.title": "x", "modelspec.thumbnail": url });
+    assert.equal(await page.locator("img, svg image").count(), 0, url.slice(0, 80));
+    assert.match(await page.title(), /^lora/);
+    await page.close();
+  }
+});
+
+test("100,000 keys with control characters are bounded", { timeout: 60_000 }, async () => {
+  const entries = Array.from({ length: 100_000 }, (_, at) => [`${MARKUP}\n\u001b[2J\u202e${at}`, "x"]);
+  const page = await showMetadata(Object.fromEntries(entries));
+  assert.match(await page.textContent("section:has(h2:text-is('Metadata'))"), /All 100,000 entries, the first 200 are shown/);
+  assert.equal(await page.locator("section:has(h2:text-is('Metadata')) tbody tr").count(), 200);
+  assert.equal(await page.locator("img").count(), 0);
+  await page.close();
+});
+
+test("plain metadata are not shown", { timeout: 60_000 }, async () => {
+  const page = await showMetadata({ format: "pt" });
+  assert.equal(await page.locator("h2:text-is('Metadata')").count(), 0);
+  await page.close();
 });
 
 test("the service serves the page, and its address leads there", { timeout: 60_000 }, async () => {

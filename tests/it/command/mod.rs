@@ -12,6 +12,7 @@ mod fit;
 mod inputs;
 mod json;
 mod metadata;
+mod metadata_edits;
 mod overview;
 mod recipes;
 mod schema;

@@ -242,6 +242,7 @@ fn imports_point_down_and_no_files_import_each_other() {
         ("crates/hf-meta-inspect/src", Some("The layers of the call")),
         ("crates/hf-meta-badge/src", None),
         ("crates/hf-meta-census/src", None),
+        ("crates/hf-meta-edit/src", None),
         ("crates/hf-meta-cli/src", None),
         ("crates/hf-meta-python/src", None),
         ("crates/hf-meta-server/src", None),

@@ -86,6 +86,34 @@ async fn a_shard_of_an_earlier_save_is_a_finding() {
     assert_eq!(unchecked, ["2.safetensors", "vae.safetensors"]);
 }
 
+/// A second save that has only one shard.
+#[tokio::test]
+async fn shards_of_an_earlier_save_are_found_next_to_a_single_one() {
+    let repo = Repo::new("org/model")
+        .file("model.safetensors.index.json", support::index(&[("x", "0.safetensors")]))
+        .file("0.safetensors", support::weights(&["x"]))
+        .file("1.safetensors", support::weights(&["y"]))
+        .file("lora.safetensors", support::weights(&["z"]));
+    let hub = LocalHub::start([repo]).unwrap();
+    let verified = support::client(&hub).model("org/model").verify().await.unwrap();
+    let mut shards = verified.findings();
+    shards.retain(|finding| matches!(finding, Finding::UnindexedShard { .. }));
+    assert_eq!(shards, [Finding::UnindexedShard { shard: "1.safetensors".to_owned() }]);
+}
+
+/// `.jit` and other names that no format has.
+#[tokio::test]
+async fn a_file_of_any_name_is_read_by_its_content() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/pytorch/ema.pt");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ema.weights");
+    std::fs::copy(fixture, &path).unwrap();
+    let hub = LocalHub::start([]).unwrap();
+    let ran = run(&hub, &[path.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("contains pytorch, although its name says otherwise"));
+}
+
 #[tokio::test]
 async fn more_shards_than_their_names_imply_are_named() {
     let shard = |number| format!("model-0000{number}-of-00001.safetensors");

@@ -8,7 +8,6 @@ use hf_meta::Weights;
 use hf_meta_format::formats::safetensors::{MAX_METADATA_VALUE, MetadataEdit};
 use hf_meta_format::metadata::Thumbnail;
 
-use super::changes::Changes;
 use crate::exit::{CommandError, CommandResult, failed_to};
 
 /// The key of the thumbnail in the SAI Model Spec.
@@ -84,17 +83,4 @@ pub(super) fn of_weights(weights: &Weights) -> Vec<MetadataEdit> {
         Some(MetadataEdit::Set { key: key.to_owned(), value: value?.to_owned() })
     };
     entries.into_iter().filter_map(set).collect()
-}
-
-/// Returns the patterns that delete nothing in any file.
-pub(super) fn unmatched<'a>(
-    edits: &'a [MetadataEdit],
-    changes: &(impl Iterator<Item = &'a Changes> + Clone),
-) -> Vec<&'a str> {
-    let deletes_nothing = |edit: &'a MetadataEdit| {
-        let MetadataEdit::Delete(pattern) = edit else { return None };
-        let mut old_keys = changes.clone().flat_map(Changes::old_keys);
-        (!old_keys.any(|key| edit.deletes(key))).then_some(&**pattern)
-    };
-    edits.iter().filter_map(deletes_nothing).collect()
 }

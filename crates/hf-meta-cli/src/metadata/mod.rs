@@ -1,39 +1,29 @@
 //! `hf-meta metadata`: edits the metadata of local safetensors files.
 //!
-//! All files are opened, locked and checked before the first one changes. The order of the writes is in [`steps`].
+//! All files are opened, locked and checked before the first one changes. `hf-meta-edit` writes them.
 
 mod changes;
-mod disk;
 mod edits;
-mod error;
-mod journal;
 mod pending;
-mod steps;
-mod target;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use clap::{Subcommand, ValueHint};
-use hf_meta::{SafetensorsFileHeader, Source, Weights};
+use hf_meta::{Source, Weights};
 use hf_meta_count::memory;
 use hf_meta_count::results::text::{bytes, escape};
-use hf_meta_format::formats::safetensors::{MetadataEdit, edit_header, pad_header, padded_header};
+use hf_meta_edit::{EditProgress, FileEdit, FileEditError, unmatched_patterns, weight_files};
+use hf_meta_format::formats::safetensors::MetadataEdit;
 
-use self::changes::Changes;
-use self::disk::RealDisk;
-pub(crate) use self::error::MetadataError;
 pub(crate) use self::pending::complete_pending;
-use self::target::Target;
 use super::context::CommandContext;
 use super::error_report::{print_note, print_warning};
 use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::output::Page;
 use super::repos::RepoArg;
 use super::signal;
-use super::stderr::{ProgressLine, lock};
+use super::stderr::ProgressLine;
 
 /// Edit the metadata of local safetensors files
 ///
@@ -59,7 +49,7 @@ Examples:
 
 Exit status:
   0  the files have the metadata, or would have it with `--dry-run`
-  1  a file is not a valid safetensors file
+  1  a file is not a valid safetensors file, or its data do not have the stated hash
   2  invalid arguments, or metadata that exceed a limit
   3  the source of a copy could not be read from the Hub or the network
   4  a file could not be changed: a link, another program, permissions, no space";
@@ -170,59 +160,7 @@ async fn files(path: &Path, context: &CommandContext) -> CommandResult<Vec<PathB
         let message = format!("`{}` has no safetensors files", path.display());
         return Err(CommandError::new(ExitStatus::CheckFailed, message));
     };
-    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-    Ok(weights.files().map(|(file, _)| folder.join(file.as_str())).collect())
-}
-
-/// A checked edit of a file.
-struct Plan {
-    target: Target,
-    /// The JSON of the old header.
-    old: Vec<u8>,
-    /// The JSON of the new header; `None` if it is the old one.
-    new: Option<Vec<u8>>,
-    changes: Changes,
-}
-
-impl Plan {
-    /// Opens and checks a file, and computes its new header.
-    fn new(
-        path: &Path,
-        edits: &[MetadataEdit],
-        reserve: Option<usize>,
-        line: &ProgressLine,
-    ) -> Result<Self, MetadataError> {
-        let mut target = Target::open(path)?;
-        pending::complete(&mut target, line)?;
-        let header = target.read_header()?;
-        let failed = |source| MetadataError::Edit { path: path.display().to_string(), source };
-        let edited = edit_header(&header.json, edits).map_err(failed)?;
-        let after =
-            SafetensorsFileHeader::from_json(&edited).map_err(|error| failed(error.into()))?;
-        let changes = Changes::new(&header.header, &after);
-        let old = header.json;
-        let free = |json: &[u8]| old.len().checked_sub(json.len());
-        let has_room = free(&edited).is_some_and(|free| free >= reserve.unwrap_or_default());
-        let new = if has_room {
-            (edited != old.trim_ascii_end()).then_some(pad_header(edited, old.len())).flatten()
-        } else {
-            Some(padded_header(edited, reserve.unwrap_or_default()).map_err(failed)?)
-        };
-        Ok(Self { target, old, new, changes })
-    }
-
-    /// Returns whether the data of the file move.
-    fn is_rewrite(&self) -> bool {
-        self.new.as_ref().is_some_and(|new| new.len() != self.old.len())
-    }
-
-    /// Describes what is, was or would be done with the file.
-    fn describe(&self) -> String {
-        let Some(new) = &self.new else { return "no change".to_owned() };
-        let space = (new.len() - new.trim_ascii_end().len()) as u64;
-        let way = if self.is_rewrite() { "new file" } else { "in place" };
-        format!("{}; {way}, {} free in the header", self.changes.summary(), bytes(space))
-    }
+    Ok(weight_files(path, &weights.report().filepaths))
 }
 
 /// Checks and edits files. Prints a line for each.
@@ -232,13 +170,16 @@ fn edit_files(
     write: WriteArgs,
     line: &ProgressLine,
 ) -> CommandResult {
-    let plan = |path: &PathBuf| Plan::new(path, edits, write.reserve, line);
+    for file in files {
+        complete_pending(file, line);
+    }
+    let plan = |path: &PathBuf| FileEdit::new(path, edits, write.reserve);
     let plans = files.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
-    for pattern in edits::unmatched(edits, &plans.iter().map(|plan| &plan.changes)) {
+    for pattern in unmatched_patterns(edits, plans.iter().map(FileEdit::changes)) {
         print_warning(&format!("no key matches `{pattern}`"));
     }
-    for plan in plans.iter().filter(|plan| plan.changes.lose_format()) {
-        let path = plan.target.path.display();
+    for plan in plans.iter().filter(|plan| plan.changes().lose_format()) {
+        let path = plan.path().display();
         let text =
             "has metadata without `format`: accelerate and transformers 4 do not load it without";
         print_note(&format!("`{path}` {text} `format=pt`"));
@@ -246,54 +187,68 @@ fn edit_files(
     if write.dry_run {
         return print_plans(&plans);
     }
-    let mut disk = RealDisk::default();
-    remove_copy_on_interrupt(&disk, line);
+    let progress = EditProgress::default();
+    remove_copy_on_interrupt(&progress, line);
     for plan in plans {
-        let description = plan.describe();
-        let path = plan.target.path.display().to_string();
-        apply(&mut disk, plan, line)?;
+        let description = changes::describe(&plan);
+        let path = plan.path().display().to_string();
+        apply(plan, &progress, line)?;
         Page::print(|page| page.line(&format!("{}: {description}", escape(&path))))?;
     }
     Ok(ExitStatus::Success)
 }
 
-/// Writes the new header of a file.
-fn apply(disk: &mut RealDisk, plan: Plan, line: &ProgressLine) -> Result<(), MetadataError> {
-    let is_rewrite = plan.is_rewrite();
-    let Plan { target, old, new: Some(new), .. } = plan else { return Ok(()) };
-    if !is_rewrite {
-        return steps::write_in_place(disk, &target, old, new);
-    }
-    let progress = Arc::clone(&disk.progress);
-    let name = escape(&target.path.display().to_string());
-    let _line = line.show(None, move |_| {
-        let [written, total] = [&progress.written, &progress.total];
-        let [written, total] = [written, total].map(|bytes| bytes.load(Ordering::Relaxed));
-        format!("{name}  {} of {} written", bytes(written), bytes(total))
+/// Writes the new header of a file, with a progress line if the file is rewritten.
+fn apply(
+    plan: FileEdit,
+    progress: &EditProgress,
+    line: &ProgressLine,
+) -> Result<(), FileEditError> {
+    let name = escape(&plan.path().display().to_string());
+    let shown = progress.clone();
+    let _line = plan.is_new_file().then(|| {
+        line.show(None, move |_| {
+            let (written, total) = shown.bytes();
+            format!("{name}  {} of {} written", bytes(written), bytes(total))
+        })
     });
-    steps::rewrite(disk, &target, &old, &new)
+    plan.apply(progress)
 }
 
 /// Removes the unfinished copy of a file on Ctrl-C.
-fn remove_copy_on_interrupt(disk: &RealDisk, line: &ProgressLine) {
-    let progress = Arc::clone(&disk.progress);
+fn remove_copy_on_interrupt(progress: &EditProgress, line: &ProgressLine) {
+    let progress = progress.clone();
     signal::end_on_interrupt(line, move || {
-        let copy = lock(&progress.copy).take()?;
-        // The next command removes what remains.
-        let removed = std::fs::remove_file(copy).is_ok();
-        Some(if removed { "interrupted; the file is unchanged" } else { "interrupted" }.to_owned())
+        let is_removed = progress.remove_copy()?;
+        Some(
+            if is_removed { "interrupted; the file is unchanged" } else { "interrupted" }
+                .to_owned(),
+        )
     });
 }
 
 /// Prints the changes that would be made.
-fn print_plans(plans: &[Plan]) -> CommandResult {
+fn print_plans(plans: &[FileEdit]) -> CommandResult {
     Page::print(|page| {
         for plan in plans {
-            page.heading(&plan.target.path.display().to_string())?;
-            plan.changes.write(page)?;
-            page.line(&format!("{}; nothing was written", plan.describe()))?;
+            page.heading(&plan.path().display().to_string())?;
+            changes::write(page, plan.changes())?;
+            page.line(&format!("{}; nothing was written", changes::describe(plan)))?;
         }
         Ok(())
     })?;
     Ok(ExitStatus::Success)
+}
+
+impl From<FileEditError> for CommandError {
+    fn from(error: FileEditError) -> Self {
+        let status = match &error {
+            FileEditError::InvalidHeader { .. } | FileEditError::WrongHash { .. } => {
+                ExitStatus::CheckFailed
+            }
+            FileEditError::Edit { .. } => ExitStatus::Usage,
+            _ => ExitStatus::LocalIo,
+        };
+        Self::new(status, error)
+    }
 }

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use hf_meta::{SafetensorsParseFromRepo, Weights};
+use hf_meta::Weights;
+use hf_meta_count::results::metadata::index_metadata;
 use hf_meta_count::results::text::{bytes, counted, escape, thousands};
 use hf_meta_format::metadata::{
     MAIN_TRAINING_KEYS, MODEL_SPEC_FIELDS, MODEL_SPEC_PREFIX, ModelSpec, TAG_FREQUENCY,
-    TRAINING_PREFIX, TagFrequencies, Thumbnail, ThumbnailSummary,
+    TRAINING_PREFIX, TagFrequencies, Thumbnail,
 };
-use serde::Serialize;
 
 use crate::output::{Page, joined, shortened};
 use crate::table::{Shrink, Table};
@@ -49,7 +49,7 @@ struct MetadataGroup<'a> {
 /// Writes the metadata of the index, then each distinct entry of the files. Values are not shortened if `is_full`.
 pub(crate) fn write(page: &mut Page<'_>, weights: &Weights, is_full: bool) -> io::Result<()> {
     page.heading(&weights.report().source)?;
-    let index = index_entries(weights);
+    let index = index_metadata(weights);
     for (key, value) in &index {
         writeln!(page.out, "{} = {}", escape(key), escape(value))?;
     }
@@ -84,16 +84,6 @@ pub(crate) fn write(page: &mut Page<'_>, weights: &Weights, is_full: bool) -> io
 const MODEL_SPEC: &str = "ModelSpec";
 const TRAINING: &str = "training";
 const OTHER: &str = "other";
-
-/// Returns the metadata of the index. Texts are without quotes.
-fn index_entries(weights: &Weights) -> Vec<(String, String)> {
-    let Weights::Safetensors(SafetensorsParseFromRepo::Sharded(shards)) = weights else {
-        return Vec::new();
-    };
-    let entries = shards.index.metadata().into_iter().flatten();
-    let text = |value: &String| serde_json::from_str(value).unwrap_or_else(|_| value.clone());
-    entries.map(|(key, value)| (key.clone(), text(value))).collect()
-}
 
 /// Returns the distinct entries of all files: fields of the specification in its order, the main keys of a training
 /// first, and the others by their keys.
@@ -204,51 +194,4 @@ fn write_tags(page: &mut Page<'_>, frequencies: &TagFrequencies) -> io::Result<b
         writeln!(page.out, "  {DIM}and {}{DIM:#}", counted(more as u64, "more tag"))?;
     }
     Ok(more > 0)
-}
-
-/// The JSON of `--metadata --json`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct MetadataDocument<'a> {
-    source: &'a str,
-    /// The metadata of the index. Values other than texts are JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    index_metadata: Option<BTreeMap<String, String>>,
-    files: Vec<FileMetadata<'a>>,
-}
-
-/// The metadata of a file.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-struct FileMetadata<'a> {
-    path: String,
-    /// The texts as they are in the file.
-    metadata: Option<&'a BTreeMap<String, String>>,
-    /// The fields of the SAI Model Spec, or the keys of GGUF with the same meaning.
-    #[cfg_attr(test, schemars(with = "Option<BTreeMap<String, serde_json::Value>>"))]
-    model_spec: Option<ModelSpec>,
-    #[cfg_attr(test, schemars(with = "Option<BTreeMap<String, serde_json::Value>>"))]
-    thumbnail: Option<ThumbnailSummary>,
-}
-
-impl<'a> MetadataDocument<'a> {
-    pub(crate) fn new(weights: &'a Weights) -> Self {
-        let files = weights.files().map(|(path, header)| {
-            let metadata = header.metadata();
-            let model_spec = metadata.and_then(ModelSpec::from_metadata);
-            let thumbnail = model_spec.as_ref().and_then(ModelSpec::thumbnail);
-            FileMetadata { path: path.to_string(), metadata, model_spec, thumbnail }
-        });
-        let index = index_entries(weights);
-        let index_metadata = (!index.is_empty()).then(|| index.into_iter().collect());
-        Self { source: &weights.report().source, index_metadata, files: files.collect() }
-    }
-}
-
-/// Returns the first thumbnail, and a description of it.
-pub(crate) fn find_thumbnail(weights: &Weights) -> Option<Thumbnail> {
-    let mut urls = weights.files().filter_map(|(_, header)| header.metadata()?.get(THUMBNAIL));
-    urls.find_map(|url| Thumbnail::parse(url).ok())
 }

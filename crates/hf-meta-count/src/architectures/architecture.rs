@@ -548,7 +548,7 @@ impl Evaluator<'_, '_> {
             ("count", Value::Texts(list)) => {
                 Ok(list.iter().filter(|other| *other == text).count() as u64)
             }
-            ("len", Value::Numbers(list)) if !list.is_empty() => Ok(list.len() as u64),
+            ("len", Value::Numbers(list)) => Ok(list.len() as u64),
             ("len", Value::Texts(list)) => Ok(list.len() as u64),
             ("sum", Value::Numbers(list)) if !list.is_empty() => {
                 let sum = list.iter().try_fold(0_u64, |sum, number| sum.checked_add(*number));
@@ -647,6 +647,7 @@ mod tests {
             ("in(none,1)|5", Some(5)),
             ("in(kinds,1)|5", None),
             ("len(none)|4", Some(4)),
+            ("len(empty)+4", Some(4)),
             ("len(kinds)*len(object)", Some(12)),
             ("len(invalid)|1", None),
             ("two*list@1+list@(two-2)", Some(11)),
@@ -678,6 +679,7 @@ mod tests {
                 "a.seven" => "7",
                 "huge" => "18446744073709551615",
                 "list" => "[1,5]",
+                "empty" => "[]",
                 "kinds" => r#"["a","b","a"]"#,
                 "object" => r#"{"a":1,"b":2,"c":3,"d":4}"#,
                 "null" => "null",

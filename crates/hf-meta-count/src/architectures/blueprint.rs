@@ -98,6 +98,8 @@ pub(crate) struct Blueprint<'a> {
     pub(crate) head_class: &'static str,
     /// The prefix of the names in files of this class, except for the head.
     pub(crate) prefix: &'static str,
+    /// The base model in the names of a layout without prefix, with a dot. Its class stores the names inside of it.
+    pub(crate) base: String,
     /// The paths of nested models of unknown architectures.
     pub(crate) unknown: Vec<String>,
     /// The renaming of names by the loader.
@@ -124,7 +126,18 @@ impl<'a> Blueprint<'a> {
         words.add_scope(String::new(), object);
         words.read(text, "", 0);
         words.read_nested();
-        Some(words.finish())
+        let mut layout = words.finish();
+        layout.add_base(architecture);
+        Some(layout)
+    }
+
+    /// Finds the base model, whose path is the name of the architecture (`base_model_prefix` in the classes of transformers).
+    fn add_base(&mut self, architecture: &str) {
+        let child = self.nodes[0].children.get(architecture);
+        let is_base = child.is_some_and(|child| !self.nodes[*child].children.is_empty());
+        if is_base && self.prefix.is_empty() {
+            self.base = format!("{architecture}.");
+        }
     }
 
     fn insert(&mut self, entry: BlueprintEntry) {
@@ -363,6 +376,7 @@ impl<'a> Words<'a> {
             scopes,
             head_class,
             prefix,
+            base: String::new(),
             unknown,
             renames: Renames::default(),
             nodes: vec![Node::default(), Node::default(), Node::default()],

@@ -45,7 +45,7 @@ impl<'a> ModelConfig<'a> {
     /// The maximum number of entries of all models, which bounds the memory.
     const MAX_ENTRIES: usize = 100_000;
 
-    fn new(object: JsonObject<'a>) -> Self {
+    pub(crate) fn new(object: JsonObject<'a>) -> Self {
         let mut entries = object.len();
         let mut models = vec![NestedModel { object, ..NestedModel::default() }];
         let mut outer = 0;

@@ -32,7 +32,7 @@ use hf_meta_format::formats::{Dtype, TensorInfo, clip, product};
 ///
 /// Source: the models of diffusers 0.42, and all architectures of transformers 5.23, which
 /// `tests/oracles/architectures.py` compares with the counts.
-const KNOWN_PARTS: [&str; 8] = [
+const KNOWN_PARTS: [&str; 9] = [
     "bias",
     "rms_norm",      // linear layers of BitNet
     "expert_bias",   // routers of Bailing
@@ -41,6 +41,7 @@ const KNOWN_PARTS: [&str; 8] = [
     "embed_norm",    // embeddings of Inkling
     "eoi_embedding", // embeddings of T5Gemma 2
     "act_fn",        // convolutions of Wan
+    "logit_scale",   // heads of Dory
 ];
 
 /// Returns whether unquantized models store a part next to weights. An adapter may be stored next to the weights that it

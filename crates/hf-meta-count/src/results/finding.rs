@@ -385,7 +385,9 @@ impl std::error::Error for Finding {}
 /// Returns the way to load a file whose name differs from the expected one only in a variant, such as `fp16`.
 fn variant_text(file: &str, expected: &str) -> String {
     let name = file.rsplit('/').next().unwrap_or_default();
-    let (stem, end) = expected.split_once('.').unwrap_or((expected, ""));
+    // An index has the variant before its last extension, and a file has it before its first.
+    let place = if expected.contains(".index.") { expected.rfind('.') } else { expected.find('.') };
+    let (stem, end) = place.map_or((expected, ""), |dot| (&expected[..dot], &expected[dot + 1..]));
     let variant = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('.'));
     let variant = variant.and_then(|rest| rest.strip_suffix(end)?.strip_suffix('.'));
     variant.map_or_else(String::new, |variant| format!(", or this file with variant=\"{variant}\""))
@@ -547,6 +549,8 @@ mismatches! {
     Error ShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
     /// A numbered list, of layers or experts, has gaps or ends early.
     Error MissingBlocks "{found} of {module} is missing (`{key}` is {expected})";
+    /// A numbered list ends earlier than in every model of this kind.
+    Error MissingLayers "{found} of {module} is missing: `{key}` has {expected}";
     /// A module of the architecture is not stored.
     Error MissingModule "{module} is missing";
     /// A module of the architecture is not stored, but next to it an unknown one with its shape.

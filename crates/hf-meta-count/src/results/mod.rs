@@ -5,6 +5,7 @@ pub mod diff;
 mod finding;
 mod json;
 mod loader;
+pub mod metadata;
 mod plan;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;

@@ -127,6 +127,7 @@ mod tests {
             ("pytorch_model.bin", &safetensors, Some("safetensors")),
             ("model.gguf", &safetensors, Some("safetensors")),
             ("model", &safetensors, None),
+            ("model.weights", &gguf, Some("gguf")),
             ("model.gguf", &gguf, None),
             ("model.bin", &gguf, Some("gguf")),
             ("model.safetensors", &gguf, Some("gguf")),

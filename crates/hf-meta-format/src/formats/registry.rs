@@ -58,11 +58,12 @@ impl Formats {
         formats.find(|(_, format)| format.match_extension(path).is_some())
     }
 
-    /// Returns the format for the name of a file or an index, or safetensors if no format matches.
+    /// Returns the format for the name of a file or an index, or safetensors if no format matches. The content of the file
+    /// decides what it is parsed as.
     pub fn find_or_safetensors(&self, path: &RepoPath) -> &dyn Format {
         let index = self.find_index(path.as_str()).map(|(_, format, _)| format);
         let found = index.or_else(|| Some(self.find(path.as_str())?.1));
-        found.unwrap_or(&safetensors::Safetensors)
+        found.unwrap_or(&ByContent(safetensors::Safetensors, FileContent::Safetensors))
     }
 
     /// Returns the index and the format of the shards of an index, and the name of the weights with their variant.

@@ -311,7 +311,9 @@ fn resolution(text: &str) -> Option<(u32, u32)> {
 
 fn range(text: &str) -> Option<[u64; 2]> {
     let (first, last) = text.split_once(',')?;
-    Some([first.trim().parse().ok()?, last.trim().parse().ok()?])
+    // JavaScript has no exact integers beyond 2^53, and no model has billions of steps.
+    let number = |text: &str| text.trim().parse::<u32>().ok().map(u64::from);
+    Some([number(first)?, number(last)?])
 }
 
 /// Returns whether a text is a date, with or without a time, in the extended or basic format of ISO 8601. The
@@ -434,6 +436,7 @@ mod tests {
             ("modelspec.resolution", "99999999999x1"),
             ("modelspec.hash_sha256", "abc"),
             ("modelspec.timestep_range", "0-999"),
+            ("modelspec.timestep_range", "0,18446744073709551615"),
             ("modelspec.is_negative_embedding", "maybe"),
             ("modelspec.thumbnail", "data:image/svg+xml;base64,PHN2Zy8+"),
         ];

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from .. import _inspect
+from .. import _edit, _inspect
 from .._calls import BatchProgress, awaitable
 from .._lists import tables
 from . import census
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
     from .._calls import Settings
 
-__all__ = ["census", "diff", "get_safetensors_metadata", "inspect", "read", "read_batches", "verify"]
+__all__ = ["census", "diff", "edit_metadata", "get_safetensors_metadata", "inspect", "read", "read_batches", "verify"]
 
 inspect = awaitable(_inspect.inspect, __name__)
 verify = awaitable(_inspect.verify, __name__)
 diff = awaitable(_inspect.diff, __name__)
 get_safetensors_metadata = awaitable(_inspect.get_safetensors_metadata, __name__)
 read = awaitable(_inspect.read, __name__)
+edit_metadata = awaitable(_edit.edit_metadata, __name__)
 
 
 async def read_batches(

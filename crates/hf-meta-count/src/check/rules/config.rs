@@ -20,8 +20,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
-use super::parts::check_parts;
-use super::siblings::{check_biases, check_embedding, check_lists, check_siblings, lists};
+use super::siblings::{check_biases, check_embedding, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::timm::check_timm;
 use super::{MismatchKind, Mismatches, sides_text};
@@ -30,37 +29,8 @@ use crate::architectures::blueprint::{Blueprint, BlueprintEntry, Place};
 use crate::architectures::renames::Renames;
 use crate::base::model_config::ModelConfig;
 use crate::results::text::counted;
-use crate::results::{ConfigCheck, Finding};
-use hf_meta_format::base::json_object::{JsonObject, parse, standard_json};
+use hf_meta_format::base::json_object::JsonObject;
 use hf_meta_format::formats::{Headers, TensorInfo, all_tensors, clip};
-
-/// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
-/// architecture is unknown.
-pub(crate) fn check_model(
-    json: Option<&[u8]>,
-    headers: &Headers,
-    loaded: LoadedAs,
-) -> (Vec<Finding>, ConfigCheck) {
-    let json = json.map(standard_json);
-    let config = json.as_deref().map(|json| parse::<ModelConfig<'_>>(json).ok());
-    let mut found = Mismatches::default();
-    let result = match &config {
-        None => Err("there is none next to the weights".to_owned()),
-        Some(None) => Err("it is not a JSON object".to_owned()),
-        Some(Some(config)) => compare(config, headers, loaded, &mut found),
-    };
-    if result.is_err() {
-        let lists = lists(headers);
-        check_siblings(&lists, |_| false, &mut found);
-        // llama.cpp stores some biases without a weight.
-        let is_gguf = headers.iter().any(|(_, header)| header.is_self_describing);
-        check_biases(headers, |_| is_gguf, &mut found);
-        check_lists(lists, config.flatten().as_ref(), headers, &mut found);
-    }
-    check_parts(headers, &mut found);
-    let (compared, reason) = (result.is_ok(), result.err());
-    (found.into_findings(), ConfigCheck { compared, reason })
-}
 
 /// Compares the tensors with the layout of the class that a loader builds.
 ///
@@ -68,7 +38,7 @@ pub(crate) fn check_model(
 ///
 /// Returns the reason if the tensors cannot be compared: no layout is known, or the loader that reads these names is not
 /// known.
-fn compare(
+pub(super) fn compare(
     config: &ModelConfig<'_>,
     headers: &Headers,
     loaded: LoadedAs,
@@ -96,22 +66,17 @@ fn compare(
         class.check_names(&layout, &stored, loaded, is_mlx, found)?;
     }
     check_heads(config, found);
-    let mut check = ModelCheck {
-        layout: &layout,
-        headers,
-        stored: &stored,
-        has_drafts: stored.has_drafts,
-        has_head: class.has_head(&layout),
-        class: &class,
-        is_tied: is_tied(config, &class, &layout),
-        is_mlx,
-        values: HashMap::new(),
-        mismatches: found,
-    };
-    check.check_all(config);
+    let (layout, stored) = (&layout, &stored);
+    let (has_head, is_tied) = (class.has_head(layout), is_tied(config, &class, layout));
+    let check = ModelCheck::new(layout, stored, &class, headers, found);
+    let shaped = ModelCheck { has_head, is_tied, is_mlx, ..check }.check_all(config);
     if !found.has_errors() {
-        check_siblings(&lists(headers), |name| stored.is_weight(&layout, name), found);
-        check_biases(headers, |name| stored.is_weight(&layout, name), found);
+        let is_weight = |name: &str| stored.is_weight(layout, name);
+        let has_shape = |name: &str| {
+            stored.find(layout, name).is_some_and(|found| shaped.contains(&found.entry))
+        };
+        check_siblings(&lists(headers), is_weight, has_shape, found);
+        check_biases(headers, |name| stored.is_weight(layout, name), found);
     }
     Ok(())
 }
@@ -172,6 +137,30 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     pub(super) mismatches: &'c mut Mismatches,
 }
 
+impl<'c, 'a, 'h> ModelCheck<'c, 'a, 'h> {
+    /// Creates a comparison of a model with a head and of no known tie.
+    pub(super) fn new(
+        layout: &'c Blueprint<'a>,
+        stored: &'c StoredModules<'h>,
+        class: &'c ModelClass<'a>,
+        headers: &'h Headers,
+        mismatches: &'c mut Mismatches,
+    ) -> Self {
+        Self {
+            layout,
+            headers,
+            stored,
+            has_drafts: stored.has_drafts,
+            has_head: true,
+            class,
+            is_tied: None,
+            is_mlx: false,
+            values: HashMap::new(),
+            mismatches,
+        }
+    }
+}
+
 impl ModelCheck<'_, '_, '_> {
     /// Evaluates a formula for a layer. The keys of the result are joined by commas. Returns `None` if a key is missing,
     /// even if the class has a default for it: custom code may have another one.
@@ -220,8 +209,9 @@ impl ModelCheck<'_, '_, '_> {
         value
     }
 
-    fn check_all(&mut self, config: &ModelConfig<'_>) {
-        self.check_shapes();
+    /// Checks everything. Returns the entries whose shapes the configuration implies in all places.
+    pub(super) fn check_all(mut self, config: &ModelConfig<'_>) -> BTreeSet<usize> {
+        let shaped = self.check_shapes();
         for (at, list) in self.layout.entries.iter().enumerate().filter(|(_, list)| list.is_list) {
             self.check_list(at, list);
         }
@@ -235,6 +225,7 @@ impl ModelCheck<'_, '_, '_> {
         }
         self.check_parts(config);
         self.check_tied(config);
+        shaped
     }
 
     /// Finds a model without the embedding that all tied modules share.
@@ -264,8 +255,12 @@ impl ModelCheck<'_, '_, '_> {
             "ForXVector",
         ];
 
+        /// The key of classes whose head may have no tensors (`XLMSequenceSummary` in transformers).
+        const PROJECTION: &str = "summary_use_proj";
+
         let [class] = &self.class.names[..] else { return };
-        if !ENDS.iter().any(|end| class.ends_with(end)) {
+        let is_plain = self.class.object.get(PROJECTION) == Some(false);
+        if is_plain || !ENDS.iter().any(|end| class.ends_with(end)) {
             return;
         }
         let mut known = self.layout.entries.iter().zip(&self.stored.places);
@@ -333,14 +328,19 @@ impl ModelCheck<'_, '_, '_> {
         is_inside && self.length(at, place).is_some_and(|(length, _)| u64::from(place[0]) >= length)
     }
 
-    fn check_shapes(&mut self) {
+    /// Compares the shapes. Returns the entries of which all shapes are implied.
+    fn check_shapes(&mut self) -> BTreeSet<usize> {
+        let (mut shaped, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for (name, tensor, found) in &self.stored.tensors {
             let BlueprintEntry { ref path, formulas, is_list, .. } =
                 self.layout.entries[found.entry];
             if is_list || formulas == "_" || self.is_beyond(found.entry, found.place) {
+                unknown.insert(found.entry);
                 continue;
             }
             let mut expected = self.expected_shape(found.entry, found.place);
+            let is_known = expected.iter().all(Option::is_some);
+            if is_known { &mut shaped } else { &mut unknown }.insert(found.entry);
             if found.part == ModulePart::Bias {
                 // A router may have biases for some experts only.
                 if path.ends_with("gate") {
@@ -363,6 +363,7 @@ impl ModelCheck<'_, '_, '_> {
             let (expected, shape) = (sides_text(sides), format!("{:?}", tensor.shape));
             self.mismatches.add(MismatchKind::ShapeMismatch, name, keys, expected, shape);
         }
+        &shaped - &unknown
     }
 
     /// Returns a shape as the layout has it. GGUF files may have more sides with a length of 1 than llama.cpp asks for
@@ -422,7 +423,14 @@ impl ModelCheck<'_, '_, '_> {
                 let others = length - stored - 1;
                 let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
                 let missing = format!("{} {first}{more}", noun(path));
-                self.mismatches.add(MismatchKind::MissingBlocks, path, &keys, length, missing);
+                // A constant of the table implies the number.
+                let is_constant = entry.formulas.bytes().all(|byte| byte.is_ascii_digit());
+                let (kind, keys) = if is_constant {
+                    (MismatchKind::MissingLayers, self.class.shown())
+                } else {
+                    (MismatchKind::MissingBlocks, &*keys)
+                };
+                self.mismatches.add(kind, path, keys, length, missing);
             }
             if all > length {
                 self.mismatches.add(MismatchKind::SpareBlocks, path, &keys, length, all);

@@ -89,7 +89,7 @@ impl ModelCheck<'_, '_, '_> {
                 // Backbones return what their blocks compute, without the layers after the last one.
                 _ => entry.depth == 0 && !entry.is_list && is_class("Backbone"),
             };
-        if entry.is_head && !self.has_head || is_left_out {
+        if entry.is_head && !self.has_head || is_left_out || self.is_in_spare_stage(entry) {
             return true;
         }
         let name = self.name(entry, Place::default());
@@ -111,6 +111,20 @@ impl ModelCheck<'_, '_, '_> {
             }
             _ => false,
         }
+    }
+
+    /// Returns whether a module is in a stage after the last one. The layouts of vision models have four stages, as published
+    /// models have, and the configuration states the length of each.
+    fn is_in_spare_stage(&self, entry: &BlueprintEntry) -> bool {
+        const LISTS: [&str; 4] = ["block", "blocks", "layers", "stages"];
+
+        let segments: Vec<_> = entry.path.split('.').collect();
+        let mut pairs = segments.windows(2).filter(|pair| LISTS.contains(&pair[0]));
+        let Some(stage) = pairs.find_map(|pair| pair[1].parse::<usize>().ok()) else {
+            return false;
+        };
+        let depths = self.layout.scopes[entry.scope].object.get::<Vec<u64>>("depths");
+        depths.is_some_and(|depths| !depths.is_empty() && stage >= depths.len())
     }
 
     /// Returns whether the model class has no module with a path, although the layout, which is that of another class, has.

@@ -7,10 +7,12 @@ mod adapter;
 mod adapter_base;
 mod config;
 mod missing;
+mod model;
 mod model_class;
 mod parts;
 mod recipe;
 mod siblings;
+mod single_file;
 mod stored_modules;
 #[cfg(test)]
 mod tests;
@@ -20,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 pub(crate) use self::adapter::check_adapter;
-pub(crate) use self::config::check_model;
+pub(crate) use self::model::check_model;
 pub(crate) use self::model_class::LoadedAs;
 pub(crate) use self::recipe::{check_recipe, recipe_file};
 use crate::count::names::pattern::NamePattern;
@@ -70,6 +72,17 @@ impl Mismatches {
     fn add_prefix(&mut self, kind: MismatchKind, found: &str, key: &str, expected: &str) {
         let expected = if expected.is_empty() { "no prefix" } else { &format!("`{expected}`") };
         self.add(kind, found, key, expected, "");
+    }
+
+    /// Adds other mismatches.
+    fn append(&mut self, others: Self) {
+        self.found.extend(others.found);
+    }
+
+    /// Returns the number of modules with a kind of mismatch.
+    fn count(&self, kind: MismatchKind) -> usize {
+        let of_kind = self.found.iter().filter(|((found, ..), _)| *found == kind);
+        of_kind.map(|(_, (_, modules))| usize::try_from(*modules).unwrap_or(usize::MAX)).sum()
     }
 
     fn has_errors(&self) -> bool {

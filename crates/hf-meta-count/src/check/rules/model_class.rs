@@ -121,6 +121,18 @@ impl<'a> ModelClass<'a> {
         Some(Self { architecture, key, object, names, custom, is_stated })
     }
 
+    /// Returns the class of a part of a file without configuration. Messages name the kind of the file.
+    pub(super) fn of_file(kind: &'static str) -> Self {
+        Self {
+            architecture: format!("single-file:{kind}"),
+            key: kind,
+            object: JsonObject::default(),
+            names: Vec::new(),
+            custom: None,
+            is_stated: false,
+        }
+    }
+
     /// Returns the name of the architecture without that of its library.
     pub(super) fn shown(&self) -> &str {
         self.architecture.split_once(':').map_or(&*self.architecture, |(_, name)| name)

@@ -27,17 +27,18 @@ pub(super) type Elements<'h> = BTreeMap<u64, BTreeMap<&'h str, TensorInfo>>;
 pub(super) type Lists<'h> = BTreeMap<&'h str, Elements<'h>>;
 
 /// Compares the layers of a model with each other. `is_compared` returns whether a tensor is that of a module that was
-/// compared with the architecture.
+/// compared with the architecture, and `has_shape` whether its shape was, too: layers may differ as the architecture says.
 pub(super) fn check_siblings(
     lists: &Lists<'_>,
     is_compared: impl Fn(&str) -> bool,
+    has_shape: impl Fn(&str) -> bool,
     found: &mut Mismatches,
 ) {
     for (path, elements) in lists {
         for name in missing(path, elements).iter().filter(|name| !is_compared(name)) {
             found.add(MismatchKind::MissingModule, name, "", "", "");
         }
-        check_shapes(path, elements, found);
+        check_shapes(path, elements, &has_shape, found);
     }
     check_experts(lists, found);
 }
@@ -85,9 +86,13 @@ pub(super) fn check_biases(
         let weight = format!("{module}weight");
         if let Some(TensorInfo { dtype, shape, .. }) = tensors.get(&*weight) {
             // Packed weights have another dtype. A transposed convolution has its outputs on the second side, and a router
-            // may have biases for some experts only.
-            let is_wrong =
-                *dtype == tensor.dtype && !shape.iter().take(2).any(|side| side == length);
+            // may have biases for some experts only. Weights in groups have their outputs on the first and the last side.
+            let outputs = match shape[..] {
+                [groups, _, outputs] => groups.checked_mul(outputs),
+                _ => None,
+            };
+            let is_side = shape.iter().take(2).any(|side| side == length);
+            let is_wrong = *dtype == tensor.dtype && !is_side && outputs != Some(*length);
             if is_wrong && !module.ends_with("gate.") {
                 let outputs: Vec<_> = shape.iter().take(1).collect();
                 let (expected, shape) = (format!("{outputs:?}"), format!("[{length}]"));
@@ -185,7 +190,12 @@ fn missing(path: &str, elements: &Elements<'_>) -> Vec<String> {
 
 /// Finds tensors between the first and the last layer that have another shape than in all other layers. A quantizer may
 /// leave a module as it was, which then has another dtype.
-fn check_shapes(path: &str, elements: &Elements<'_>, found: &mut Mismatches) {
+fn check_shapes(
+    path: &str,
+    elements: &Elements<'_>,
+    has_shape: impl Fn(&str) -> bool,
+    found: &mut Mismatches,
+) {
     let mut shapes = BTreeMap::<_, BTreeMap<_, Vec<u64>>>::new();
     for (number, tensors) in elements {
         for (rest, TensorInfo { dtype, shape, .. }) in tensors {
@@ -202,6 +212,9 @@ fn check_shapes(path: &str, elements: &Elements<'_>, found: &mut Mismatches) {
             continue;
         }
         let name = format!("{path}{}{rest}", layers[0]);
+        if has_shape(&name) {
+            continue;
+        }
         found.add(MismatchKind::OddShape, &name, "", format!("{usual:?}"), format!("{odd:?}"));
     }
 }
@@ -217,6 +230,7 @@ fn check_lengths(lists: &Lists<'_>, config: &ModelConfig<'_>, found: &mut Mismat
     let model = config.text_model();
     if let Some((key, length)) = positive(model, "layers") {
         check_length(lists.iter(), key, length, found);
+        check_half(lists, config, key, length, found);
     }
     for (part, keys) in PARTS {
         let stated = keys.into_iter().find_map(|key| Some((key, model.number(key)?)));
@@ -242,6 +256,41 @@ fn check_length<'l, 'h: 'l>(
         let missing = (0..length).find(|number| !elements.contains_key(number)).unwrap_or(length);
         let path = path.trim_end_matches('.');
         found.add(MismatchKind::MissingBlocks, path, key, length, format!("layer {missing}"));
+    }
+}
+
+/// Finds the second half of all layers missing. Some models count the parts of a layer, or have layers of several kinds, so
+/// that the layers must be equal, the only ones, and no list may state their kinds.
+fn check_half(
+    lists: &Lists<'_>,
+    config: &ModelConfig<'_>,
+    key: &str,
+    length: u64,
+    found: &mut Mismatches,
+) {
+    const KINDS: [&str; 7] = [
+        "auto_map",
+        "block_types",
+        "hybrid_override_pattern",
+        "layer_types",
+        "layers_block_type",
+        "num_hidden_groups",
+        "num_nextn_predict_layers",
+    ];
+
+    let models = [config.outermost(), config.text_model()];
+    let is_mixed = || models.iter().any(|model| KINDS.iter().any(|key| model.raw(key).is_some()));
+    let outer = || config.outermost().get::<Vec<String>>("architectures");
+    let mut layers = lists.iter().filter(|(path, _)| !path.ends_with(EXPERTS));
+    let (Some((path, elements)), None) = (layers.next(), layers.next()) else { return };
+    let stored = elements.len() as u64;
+    let mut tensors = elements.values().map(|layer| layer.keys().collect::<Vec<_>>());
+    let first = tensors.next();
+    let are_equal = tensors.all(|names| Some(names) == first);
+    let are_first = elements.keys().copied().eq(0..stored);
+    if stored * 2 == length && are_equal && are_first && !is_mixed() && outer().is_some() {
+        let path = path.trim_end_matches('.');
+        found.add(MismatchKind::MissingBlocks, path, key, length, format!("layer {stored}"));
     }
 }
 

@@ -68,7 +68,11 @@ impl Found {
         let found = found.or_else(|| Self::by(&outer(), |module| layout.find_renamed(module)));
         found.or_else(|| {
             let inside = name.strip_prefix(layout.prefix).unwrap_or(name);
-            Self::new(layout, inside, false).or_else(|| Self::new(layout, name, true))
+            let found = Self::new(layout, inside, false).or_else(|| Self::new(layout, name, true));
+            let base = Some(&layout.base).filter(|base| !base.is_empty());
+            let found = found.or_else(|| Self::new(layout, &format!("{}{name}", base?), false));
+            // The rules of the class with a head make names of that class, and the layout may be that of its base model.
+            found.or_else(|| Self::new(layout, name.strip_prefix("model.")?, false))
         })
     }
 
@@ -119,7 +123,19 @@ pub(super) struct StoredModules<'h> {
 
 impl<'h> StoredModules<'h> {
     pub(super) fn new(layout: &Blueprint<'_>, headers: &'h Headers) -> Self {
-        let tensors = || loaded_tensors(headers);
+        let is_described = headers.iter().any(|(_, header)| header.is_self_describing);
+        Self::of_tensors(layout, || loaded_tensors(headers), is_described)
+    }
+
+    /// Finds the modules of some tensors.
+    pub(super) fn of_tensors<T>(
+        layout: &Blueprint<'_>,
+        tensors: impl Fn() -> T,
+        is_described: bool,
+    ) -> Self
+    where
+        T: Iterator<Item = (&'h str, TensorInfo)>,
+    {
         let prefix = prefix(layout, || tensors().map(|(name, _)| name));
         let head_prefix = prefix.strip_suffix(layout.prefix).unwrap_or(prefix);
         let count = layout.entries.len();
@@ -128,7 +144,7 @@ impl<'h> StoredModules<'h> {
             head_prefix: head_prefix.to_owned(),
             places: vec![Vec::new(); count],
             biases: vec![Vec::new(); count],
-            is_described: headers.iter().any(|(_, header)| header.is_self_describing),
+            is_described,
             ..Self::default()
         };
         let mut names = NamePatterns::default();
@@ -174,7 +190,7 @@ impl<'h> StoredModules<'h> {
     }
 
     /// Finds the module of a tensor.
-    fn find(&self, layout: &Blueprint<'_>, name: &str) -> Option<Found> {
+    pub(super) fn find(&self, layout: &Blueprint<'_>, name: &str) -> Option<Found> {
         let inside = name.strip_prefix(&self.prefix);
         let found = inside.and_then(|name| Found::in_model(layout, name));
         let found =

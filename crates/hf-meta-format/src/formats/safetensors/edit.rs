@@ -70,6 +70,14 @@ impl MetadataEdit {
             Self::DeleteAll => key != FORMAT,
         }
     }
+
+    /// Returns the key that the edit deletes, if its pattern matches no other key.
+    pub fn exact_key(&self) -> Option<&str> {
+        match self {
+            Self::Delete(pattern) if !pattern.contains(['*', '?']) => Some(pattern),
+            _ => None,
+        }
+    }
 }
 
 /// The error of an edit that cannot be made.
@@ -282,7 +290,11 @@ impl<'a> EditedEntries<'a> {
         match edit {
             MetadataEdit::Set { key, value } => self.set(key, value),
             MetadataEdit::Delete(_) | MetadataEdit::DeleteAll => {
-                self.delete(|key| edit.deletes(key));
+                match edit.exact_key() {
+                    // An edit can list 100,000 keys, and comparing each with every entry takes minutes.
+                    Some(key) => self.delete_key(key),
+                    None => self.delete_matches(|key| edit.deletes(key)),
+                }
                 Ok(())
             }
         }
@@ -311,7 +323,14 @@ impl<'a> EditedEntries<'a> {
         Ok(())
     }
 
-    fn delete(&mut self, is_deleted: impl Fn(&str) -> bool) {
+    fn delete_key(&mut self, key: &str) {
+        let position = self.positions.remove(key);
+        if let Some(entry) = position.and_then(|at| self.entries.get_mut(at)) {
+            *entry = None;
+        }
+    }
+
+    fn delete_matches(&mut self, is_deleted: impl Fn(&str) -> bool) {
         for slot in &mut self.entries {
             if let Some(entry) = slot.take_if(|entry| is_deleted(&entry.key)) {
                 self.positions.remove(&*entry.key);

@@ -370,7 +370,7 @@ impl ListedWeights {
     }
 
     /// Returns the files whose names differ from several of the `named` ones only in the number at the end, as `2.safetensors`
-    /// from `0.safetensors` and `1.safetensors`.
+    /// from `0.safetensors` and `1.safetensors`. If a name is nothing but a number, one is enough.
     fn numbered_like<'a>(
         &'a self,
         named: &BTreeSet<&RepoPath>,
@@ -381,7 +381,7 @@ impl ListedWeights {
         }
         let series: BTreeSet<_> = series
             .into_iter()
-            .filter(|(_, files)| *files > 1)
+            .filter(|((stem, _), files)| *files > 1 || stem.is_empty() || stem.ends_with('/'))
             .map(|((stem, extension), _)| (stem.to_owned(), extension.to_owned()))
             .ordered();
         let members = self.sets.iter().flat_map(|set| &set.members).map(|(_, path)| path);

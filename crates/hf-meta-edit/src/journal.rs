@@ -15,60 +15,62 @@ const MAGIC: &[u8; 16] = b"hf-meta edit 01\n";
 const FIXED_LENGTH: usize = MAGIC.len() + 4 * size_of::<u64>();
 
 /// The maximum length of a journal in bytes.
-pub(super) const MAX_JOURNAL: u64 = 2 * DEFAULT_HEADER_LIMIT + FIXED_LENGTH as u64;
+pub(crate) const MAX_JOURNAL: u64 = 2 * DEFAULT_HEADER_LIMIT + FIXED_LENGTH as u64;
 
-/// The end of the name of a journal.
-pub(super) const JOURNAL_SUFFIX: &str = ".hf-meta-journal";
+/// The ends of the names of the files in [`SideFiles`], in the order of its fields.
+pub(crate) const SIDE_SUFFIXES: [&str; 3] =
+    [".hf-meta-journal", ".hf-meta-journal-tmp", ".hf-meta-copy"];
 
 /// The files that an edit creates next to a file. Their names begin with a dot, and do not have the extension of weights,
 /// so that no loader reads them.
 #[derive(Clone, Debug)]
-pub(super) struct SideFiles {
-    pub(super) journal: PathBuf,
+pub(crate) struct SideFiles {
+    pub(crate) journal: PathBuf,
     /// The journal while it is written.
-    pub(super) unfinished_journal: PathBuf,
+    pub(crate) unfinished_journal: PathBuf,
     /// The rewritten file while it is written.
-    pub(super) copy: PathBuf,
+    pub(crate) copy: PathBuf,
 }
 
 impl SideFiles {
-    pub(super) fn of(path: &Path) -> Self {
+    pub(crate) fn of(path: &Path) -> Self {
         let named = |suffix: &str| {
             let mut name = std::ffi::OsString::from(".");
             name.push(path.file_name().unwrap_or_default());
             name.push(suffix);
             path.with_file_name(name)
         };
-        Self {
-            journal: named(JOURNAL_SUFFIX),
-            unfinished_journal: named(".hf-meta-journal-tmp"),
-            copy: named(".hf-meta-copy"),
-        }
+        let [journal, unfinished_journal, copy] = SIDE_SUFFIXES.map(named);
+        Self { journal, unfinished_journal, copy }
+    }
+
+    pub(crate) fn all(&self) -> [&Path; 3] {
+        [&self.journal, &self.unfinished_journal, &self.copy]
     }
 }
 
 /// The file that a journal belongs to. A file with the same name can have replaced it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileId {
+pub(crate) struct FileId {
     /// The size in bytes.
-    pub(super) size: u64,
-    pub(super) device: u64,
-    pub(super) inode: u64,
+    pub(crate) size: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 /// An edit in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Journal {
-    pub(super) file: FileId,
+pub(crate) struct Journal {
+    pub(crate) file: FileId,
     /// The JSON of the old header, with its padding.
-    pub(super) old: Vec<u8>,
+    pub(crate) old: Vec<u8>,
     /// The JSON of the new header, of the same length.
-    pub(super) new: Vec<u8>,
+    pub(crate) new: Vec<u8>,
 }
 
 /// The state of a file with a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JournalState {
+pub(crate) enum JournalState {
     /// The file has the new header.
     Written,
     /// The file has the old header, or a mixture of both.
@@ -78,7 +80,7 @@ pub(super) enum JournalState {
 }
 
 impl Journal {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let FileId { size, device, inode } = self.file;
         let mut bytes = MAGIC.to_vec();
         for number in [size, device, inode, self.old.len() as u64] {
@@ -88,7 +90,7 @@ impl Journal {
     }
 
     /// Decodes a journal. Returns `None` if the bytes are not one.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (numbers, headers) = rest.split_at_checked(4 * size_of::<u64>())?;
         let (numbers, _) = numbers.as_chunks::<8>();
@@ -100,7 +102,7 @@ impl Journal {
     }
 
     /// Compares the journal with a file and the bytes at the start of that file.
-    pub(super) fn state(&self, file: FileId, start: &[u8]) -> JournalState {
+    pub(crate) fn state(&self, file: FileId, start: &[u8]) -> JournalState {
         let prefix = (self.old.len() as u64).to_le_bytes();
         let Some((found, json)) = start.split_first_chunk() else { return JournalState::Foreign };
         if file != self.file || *found != prefix || json.len() != self.old.len() {
@@ -119,7 +121,7 @@ impl Journal {
     }
 
     /// Returns the number of bytes at the start of the file to compare.
-    pub(super) fn start_length(&self) -> u64 {
+    pub(crate) fn start_length(&self) -> u64 {
         PREFIX_LENGTH + self.old.len() as u64
     }
 }

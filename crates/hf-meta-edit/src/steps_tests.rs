@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use hf_meta_format::formats::safetensors::{MetadataEdit, edit_header, pad_header, padded_header};
 
 use super::*;
-use crate::metadata::disk::RealDisk;
+use crate::disk::RealDisk;
 
 /// A disk that stops after a number of bytes and operations. Nothing works after that, as in a killed process.
 struct StoppingDisk {
@@ -53,12 +53,14 @@ impl EditDisk for StoppingDisk {
         header: &[u8],
         from: &File,
         range: Range<u64>,
+        hash: Option<&mut Sha256>,
     ) -> io::Result<()> {
         let Range { start, end } = range;
-        self.partly(header, |disk, header| disk.create_copy(path, header, from, start..start))?;
+        let nothing = start..start;
+        self.partly(header, |disk, header| disk.create_copy(path, header, from, nothing, None))?;
         fs::remove_file(path)?;
         let spent = self.spend(usize::try_from(end - start).unwrap()) as u64;
-        self.disk.create_copy(path, header, from, start..start + spent)?;
+        self.disk.create_copy(path, header, from, start..start + spent, hash)?;
         if start + spent < end { Err(io::Error::other("stopped")) } else { Ok(()) }
     }
 
@@ -112,12 +114,12 @@ impl Sample {
         Self { folder, path, old, new }
     }
 
-    fn edit(&self, disk: &mut impl EditDisk) -> Result<(), MetadataError> {
+    fn edit(&self, disk: &mut impl EditDisk) -> Result<(), FileEditError> {
         let target = Target::open(&self.path).unwrap();
         if self.old.len() == self.new.len() {
             write_in_place(disk, &target, self.old.clone(), self.new.clone())
         } else {
-            rewrite(disk, &target, &self.old, &self.new)
+            rewrite(disk, &target, &self.old, &self.new, None)
         }
     }
 
@@ -213,11 +215,11 @@ fn a_file_that_changed_meanwhile_is_not_edited() {
         let (old, new) = (sample.old.clone(), sample.new.clone());
         let mut disk = RealDisk::default();
         let edited = if is_rewrite {
-            rewrite(&mut disk, &target, &old, &new)
+            rewrite(&mut disk, &target, &old, &new, None)
         } else {
             write_in_place(&mut disk, &target, old, new)
         };
-        assert!(matches!(edited, Err(MetadataError::Changed { .. })), "{edited:?}");
+        assert!(matches!(edited, Err(FileEditError::Changed { .. })), "{edited:?}");
         assert_eq!(fs::read(&sample.path).unwrap(), other);
         assert_eq!(sample.names(), ["model.safetensors"]);
     }
@@ -248,5 +250,39 @@ fn a_file_is_edited_by_one_process_at_a_time() {
     let sample = Sample::new(false);
     let _first = Target::open(&sample.path).unwrap();
     let second = Target::open(&sample.path);
-    assert!(matches!(second, Err(MetadataError::Locked { .. })), "{second:?}");
+    assert!(matches!(second, Err(FileEditError::Locked { .. })), "{second:?}");
+}
+
+#[test]
+fn a_rewrite_checks_the_stated_hash() {
+    // `printf xyz | sha256sum`
+    let xyz = "3608bca1e44ea6c4d268eb6db02260269892c0b42b86bbf1e77a6fa16c3c9282";
+    for (stated, is_right) in [(xyz, true), (&"0".repeat(64), false)] {
+        let sample = Sample::new(true);
+        let target = Target::open(&sample.path).unwrap();
+        let disk = &mut RealDisk::default();
+        match rewrite(disk, &target, &sample.old, &sample.new, Some(stated)) {
+            Ok(()) => assert!(is_right),
+            Err(FileEditError::WrongHash { found, .. }) => assert!(!is_right && found == xyz),
+            Err(error) => panic!("{error}"),
+        }
+        let expected = if is_right { file(&sample.new) } else { file(&sample.old) };
+        assert_eq!(fs::read(&sample.path).unwrap(), expected);
+        assert_eq!(sample.names(), ["model.safetensors"]);
+    }
+}
+
+#[test]
+fn a_stopped_rewrite_leaves_the_file() {
+    let sample = Sample::new(true);
+    let target = Target::open(&sample.path).unwrap();
+    let mut disk = RealDisk::default();
+    disk.progress.stop();
+    let stopped = rewrite(&mut disk, &target, &sample.old, &sample.new, None);
+    assert!(matches!(stopped, Err(FileEditError::Stopped { .. })), "{stopped:?}");
+    assert_eq!(
+        (fs::read(&sample.path).unwrap(), disk.progress.remove_copy()),
+        (file(&sample.old), None)
+    );
+    assert_eq!(sample.names(), ["model.safetensors"]);
 }

@@ -5,30 +5,34 @@
 //! folder is synced; then the header is written and synced; then the journal is removed. A header of another length moves
 //! the data, so the file is written next to the old one, synced, and renamed over it.
 
+use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 
 use hf_meta_format::formats::safetensors::PREFIX_LENGTH;
+use sha2::{Digest, Sha256};
 
-use super::error::MetadataError;
+use super::error::{FileEditError, Stopped};
 use super::journal::{Journal, JournalState, MAX_JOURNAL, SideFiles};
 use super::target::Target;
 
 /// The operations that change files. Every one has been synced when it returns, except renames and removals, which
 /// [`sync_folder`](Self::sync_folder) syncs.
-pub(super) trait EditDisk {
+pub(crate) trait EditDisk {
     /// Creates a file.
     fn create(&mut self, path: &Path, content: &[u8]) -> io::Result<()>;
 
-    /// Creates a file from a header and a range of another file, with its permissions.
+    /// Creates a file from a header and a range of another file, with its permissions. Adds the bytes of the range to a
+    /// hash, if there is one.
     fn create_copy(
         &mut self,
         path: &Path,
         header: &[u8],
         from: &fs::File,
         range: Range<u64>,
+        hash: Option<&mut Sha256>,
     ) -> io::Result<()>;
 
     /// Overwrites bytes in the middle of a file.
@@ -45,12 +49,12 @@ pub(super) trait EditDisk {
 }
 
 /// Replaces the header of a file by one of the same length.
-pub(super) fn write_in_place(
+pub(crate) fn write_in_place(
     disk: &mut impl EditDisk,
     target: &Target,
     old: Vec<u8>,
     new: Vec<u8>,
-) -> Result<(), MetadataError> {
+) -> Result<(), FileEditError> {
     let (path, side) = (&target.path, SideFiles::of(&target.path));
     let journal = Journal { file: target.id, old, new };
     let saved = disk
@@ -61,44 +65,75 @@ pub(super) fn write_in_place(
         // Nothing was changed, so a journal that cannot be removed does no harm.
         let _ = disk.remove(&side.unfinished_journal);
         let _ = disk.remove(&side.journal);
-        return Err(MetadataError::io("save the header of", path)(error));
+        return Err(FileEditError::io("save the header of", path)(error));
     }
     if let Err(error) = target.check_unchanged(&journal.old) {
         let _ = disk.remove(&side.journal);
         return Err(error);
     }
     let interrupted =
-        |source| MetadataError::Interrupted { path: path.display().to_string(), source };
+        |source| FileEditError::Interrupted { path: path.display().to_string(), source };
     disk.overwrite(&target.file, PREFIX_LENGTH, &journal.new).map_err(interrupted)?;
     disk.remove(&side.journal).and_then(|()| disk.sync_folder(path)).map_err(interrupted)
 }
 
-/// Replaces a file by one with another header. `old` is the JSON of the old header, `new` the one of the new header.
-pub(super) fn rewrite(
+/// Replaces a file by one with another header. `old` is the JSON of the old header, `new` the one of the new header. With
+/// a `stated` hash in hexadecimal, the data must have it: they are read completely here, and nowhere else.
+pub(crate) fn rewrite(
     disk: &mut impl EditDisk,
     target: &Target,
     old: &[u8],
     new: &[u8],
-) -> Result<(), MetadataError> {
+    stated: Option<&str>,
+) -> Result<(), FileEditError> {
     let (path, copy) = (&target.path, SideFiles::of(&target.path).copy);
     let header = [&(new.len() as u64).to_le_bytes(), new].concat();
     let data = PREFIX_LENGTH + old.len() as u64..target.id.size;
+    let mut hash = stated.map(|_| Sha256::new());
     let written = disk
-        .create_copy(&copy, &header, &target.file, data)
-        .map_err(MetadataError::io("write a new version of", path))
+        .create_copy(&copy, &header, &target.file, data, hash.as_mut())
+        .map_err(|error| not_copied(error, path))
+        .and_then(|()| check_hash(path, stated, hash))
         .and_then(|()| target.check_unchanged(old))
-        .and_then(|()| disk.rename(&copy, path).map_err(MetadataError::io("replace", path)));
+        .and_then(|()| disk.rename(&copy, path).map_err(FileEditError::io("replace", path)));
     if let Err(error) = written {
         // The next command removes what remains.
         let _ = disk.remove(&copy);
         return Err(error);
     }
-    disk.sync_folder(path).map_err(MetadataError::io("sync the folder of", path))
+    disk.sync_folder(path).map_err(FileEditError::io("sync the folder of", path))
 }
 
-/// The result of a look for the files of an interrupted edit.
+/// Returns the error of a file that was not copied.
+fn not_copied(error: io::Error, path: &Path) -> FileEditError {
+    if matches!(error.get_ref(), Some(cause) if cause.is::<Stopped>()) {
+        return FileEditError::Stopped { path: path.display().to_string() };
+    }
+    FileEditError::io("write a new version of", path)(error)
+}
+
+/// Compares the hash of the data with the stated one.
+fn check_hash(
+    path: &Path,
+    stated: Option<&str>,
+    hash: Option<Sha256>,
+) -> Result<(), FileEditError> {
+    let (Some(stated), Some(hash)) = (stated, hash) else { return Ok(()) };
+    let found = hash.finalize().iter().fold(String::new(), |mut text, byte| {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    if found == stated {
+        return Ok(());
+    }
+    Err(FileEditError::WrongHash { path: path.display().to_string(), found })
+}
+
+/// The result of the completion of an interrupted edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recovery {
+#[non_exhaustive]
+pub enum Recovery {
     /// The new header was written.
     Completed,
     /// The file has the new header.
@@ -109,8 +144,20 @@ pub(super) enum Recovery {
     Replaced,
 }
 
+impl Recovery {
+    /// Describes the result, such as `completed an interrupted edit of`, followed by a file name.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Completed => "completed an interrupted edit of",
+            Self::WasComplete => "removed the journal of a completed edit of",
+            Self::Undone => "undid an interrupted edit of",
+            Self::Replaced => "removed the journal of an older version of",
+        }
+    }
+}
+
 /// Completes or undoes an edit that was interrupted. Returns `None` if there was none.
-pub(super) fn recover(disk: &mut impl EditDisk, target: &Target) -> io::Result<Option<Recovery>> {
+pub(crate) fn recover(disk: &mut impl EditDisk, target: &Target) -> io::Result<Option<Recovery>> {
     let side = SideFiles::of(&target.path);
     let mut recovery = None;
     for unfinished in [&side.unfinished_journal, &side.copy] {

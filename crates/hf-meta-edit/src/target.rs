@@ -5,12 +5,12 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use hf_meta::SafetensorsFileHeader;
+use hf_meta_format::SafetensorsFileHeader;
 use hf_meta_format::formats::safetensors::{
     DEFAULT_HEADER_LIMIT, HeaderError, PREFIX_LENGTH, header_range,
 };
 
-use super::error::MetadataError;
+use super::error::FileEditError;
 use super::journal::FileId;
 
 /// The prefixes of the folders of repositories in the cache of `huggingface_hub`, whose files are in `blobs`
@@ -19,64 +19,64 @@ const CACHE_FOLDERS: [&str; 3] = ["models--", "datasets--", "spaces--"];
 
 /// A file that is open and locked until it is dropped.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub(super) path: PathBuf,
-    pub(super) file: File,
-    pub(super) id: FileId,
+pub(crate) struct Target {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    pub(crate) id: FileId,
     modified: Option<SystemTime>,
 }
 
 /// The header of a file.
 #[derive(Debug)]
-pub(super) struct TargetHeader {
+pub(crate) struct TargetHeader {
     /// The JSON with its padding.
-    pub(super) json: Vec<u8>,
-    pub(super) header: SafetensorsFileHeader,
+    pub(crate) json: Vec<u8>,
+    pub(crate) header: SafetensorsFileHeader,
 }
 
 impl Target {
     /// Opens and locks a file that can be edited.
-    pub(super) fn open(path: &Path) -> Result<Self, MetadataError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, FileEditError> {
         let shown = || path.display().to_string();
-        let found = fs::symlink_metadata(path).map_err(MetadataError::io("read", path))?;
+        let found = fs::symlink_metadata(path).map_err(FileEditError::io("read", path))?;
         if found.is_symlink() {
             let target = fs::read_link(path).unwrap_or_default().display().to_string();
-            return Err(MetadataError::SymbolicLink { path: shown(), target });
+            return Err(FileEditError::SymbolicLink { path: shown(), target });
         }
         if !found.is_file() {
-            return Err(MetadataError::NotAFile { path: shown() });
+            return Err(FileEditError::NotAFile { path: shown() });
         }
         if let links @ 2.. = links(&found) {
-            return Err(MetadataError::HardLink { path: shown(), links });
+            return Err(FileEditError::HardLink { path: shown(), links });
         }
         if is_in_cache(path) {
-            return Err(MetadataError::InCache { path: shown() });
+            return Err(FileEditError::InCache { path: shown() });
         }
         let file = OpenOptions::new().read(true).write(true).open(path);
-        let file = file.map_err(MetadataError::io("open", path))?;
-        if !lock(&file).map_err(MetadataError::io("lock", path))? {
-            return Err(MetadataError::Locked { path: shown() });
+        let file = file.map_err(FileEditError::io("open", path))?;
+        if !lock(&file).map_err(FileEditError::io("lock", path))? {
+            return Err(FileEditError::Locked { path: shown() });
         }
-        let opened = file.metadata().map_err(MetadataError::io("read", path))?;
+        let opened = file.metadata().map_err(FileEditError::io("read", path))?;
         // The file may have been replaced by a link after the first look.
         if file_id(&opened) != file_id(&found) {
-            return Err(MetadataError::Changed { path: shown() });
+            return Err(FileEditError::Changed { path: shown() });
         }
         let (path, id) = (path.to_path_buf(), file_id(&opened));
         Ok(Self { path, file, id, modified: opened.modified().ok() })
     }
 
     /// Reads and checks the header.
-    pub(super) fn read_header(&self) -> Result<TargetHeader, MetadataError> {
+    pub(crate) fn read_header(&self) -> Result<TargetHeader, FileEditError> {
         let path = &self.path;
         let invalid = |source: HeaderError| {
             let path = path.display().to_string();
-            MetadataError::InvalidHeader { path, source }
+            FileEditError::InvalidHeader { path, source }
         };
-        let start = self.read_start(PREFIX_LENGTH).map_err(MetadataError::io("read", path))?;
+        let start = self.read_start(PREFIX_LENGTH).map_err(FileEditError::io("read", path))?;
         let range = header_range(&start, Some(self.id.size), DEFAULT_HEADER_LIMIT);
         let range = range.map_err(invalid)?;
-        let mut json = self.read_start(range.end).map_err(MetadataError::io("read", path))?;
+        let mut json = self.read_start(range.end).map_err(FileEditError::io("read", path))?;
         json.drain(..start.len());
         let header = SafetensorsFileHeader::from_json(&json).map_err(invalid)?;
         header.check_file_size(self.id.size).map_err(invalid)?;
@@ -84,7 +84,7 @@ impl Target {
     }
 
     /// Reads the first bytes of the file. Returns fewer if it ends before.
-    pub(super) fn read_start(&self, length: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn read_start(&self, length: u64) -> io::Result<Vec<u8>> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
         let mut bytes = Vec::new();
@@ -93,23 +93,31 @@ impl Target {
     }
 
     /// Updates the time of the last change, after a completed edit.
-    pub(super) fn refresh(&mut self) -> io::Result<()> {
+    pub(crate) fn refresh(&mut self) -> io::Result<()> {
         self.modified = self.file.metadata()?.modified().ok();
         Ok(())
     }
 
     /// Checks that the file is the one that was opened, with the same header.
-    pub(super) fn check_unchanged(&self, json: &[u8]) -> Result<(), MetadataError> {
+    pub(crate) fn check_unchanged(&self, json: &[u8]) -> Result<(), FileEditError> {
         let read = || {
             let found = fs::symlink_metadata(&self.path)?;
             let start = self.read_start(PREFIX_LENGTH + json.len() as u64)?;
             let is_same = file_id(&found) == self.id && found.modified().ok() == self.modified;
             Ok(is_same && start.get(8..) == Some(json))
         };
-        if !read().map_err(MetadataError::io("read", &self.path))? {
-            return Err(MetadataError::Changed { path: self.path.display().to_string() });
+        if !read().map_err(FileEditError::io("read", &self.path))? {
+            return Err(FileEditError::Changed { path: self.path.display().to_string() });
         }
         Ok(())
+    }
+}
+
+impl Drop for Target {
+    /// Releases the lock. To close the file is not enough: a process that another thread starts has a copy of the open file
+    /// until it executes its program.
+    fn drop(&mut self) {
+        unlock(&self.file);
     }
 }
 
@@ -159,6 +167,15 @@ fn lock(file: &File) -> io::Result<bool> {
         Err(error) => Err(error.into()),
     }
 }
+
+/// Releases the lock of a file. An error means that there is none.
+#[cfg(unix)]
+fn unlock(file: &File) {
+    let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingUnlock);
+}
+
+#[cfg(not(unix))]
+fn unlock(_: &File) {}
 
 /// Returns true. The comparison before the write remains.
 #[cfg(not(unix))]

@@ -1,0 +1,42 @@
+//! Compares the tensors of a model with what its loader builds: with `config.json`, with the whole models that need none, or
+//! else with each other.
+
+use super::Mismatches;
+use super::config::compare;
+use super::model_class::LoadedAs;
+use super::parts::check_parts;
+use super::siblings::{check_biases, check_lists, check_siblings, lists};
+use super::single_file::check_single_file;
+use crate::base::model_config::ModelConfig;
+use crate::results::{ConfigCheck, Finding};
+use hf_meta_format::base::json_object::{parse, standard_json};
+use hf_meta_format::formats::Headers;
+
+/// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
+/// architecture is unknown.
+pub(crate) fn check_model(
+    json: Option<&[u8]>,
+    headers: &Headers,
+    loaded: LoadedAs,
+) -> (Vec<Finding>, ConfigCheck) {
+    let json = json.map(standard_json);
+    let config = json.as_deref().map(|json| parse::<ModelConfig<'_>>(json).ok());
+    let mut found = Mismatches::default();
+    let result = match &config {
+        None => check_single_file(headers, &mut found)
+            .unwrap_or_else(|| Err("there is none next to the weights".to_owned())),
+        Some(None) => Err("it is not a JSON object".to_owned()),
+        Some(Some(config)) => compare(config, headers, loaded, &mut found),
+    };
+    if result.is_err() {
+        let lists = lists(headers);
+        check_siblings(&lists, |_| false, |_| false, &mut found);
+        // llama.cpp stores some biases without a weight.
+        let is_gguf = headers.iter().any(|(_, header)| header.is_self_describing);
+        check_biases(headers, |_| is_gguf, &mut found);
+        check_lists(lists, config.flatten().as_ref(), headers, &mut found);
+    }
+    check_parts(headers, &mut found);
+    let (compared, reason) = (result.is_ok(), result.err());
+    (found.into_findings(), ConfigCheck { compared, reason })
+}
