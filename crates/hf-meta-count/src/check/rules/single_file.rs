@@ -8,6 +8,7 @@
 //! A file with one part alone is sound, because diffusers and ComfyUI load the other ones from elsewhere.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use super::config::ModelCheck;
 use super::model_class::ModelClass;
@@ -35,7 +36,9 @@ pub(super) fn check_single_file(
     if !(MIN_KNOWN..=MAX_TENSORS).contains(&tensors) {
         return None;
     }
-    let checks = names_of("single-file").map(|kind| FileCheck::new(kind, headers));
+    let names = all_tensors(headers).map(|(name, _)| name);
+    let roots: BTreeSet<_> = names.filter_map(|name| name.split('.').next()).collect();
+    let checks = names_of("single-file").map(|kind| FileCheck::new(kind, headers, &roots));
     let best =
         checks.max_by_key(|check| (check.known, Reverse((check.found.found.len(), check.kind))))?;
     if best.known < MIN_KNOWN {
@@ -59,22 +62,26 @@ struct FileCheck {
 }
 
 impl FileCheck {
-    fn new(kind: &'static str, headers: &Headers) -> Self {
+    fn new(kind: &'static str, headers: &Headers, roots: &BTreeSet<&str>) -> Self {
         let mut check = Self { kind, known: 0, is_other: false, found: Mismatches::default() };
         let (mut stored, mut missing) = (0, Vec::new());
         for part in text_of("single-file", kind).into_iter().flat_map(|text| text.split(' ')) {
             let Some((prefix, layout)) = part.split_once('=') else { continue };
             let required = prefix.strip_prefix('?');
-            let Some(layout) = Blueprint::new(layout, JsonObject::default()) else { continue };
-            let mut prefixes = required.unwrap_or(prefix).split('|');
-            if prefixes.any(|prefix| check.check_part(prefix, &layout, headers)) {
+            let prefixes = required.unwrap_or(prefix).split('|');
+            let mut prefixes = prefixes.filter(|prefix| may_have(prefix, layout, roots)).peekable();
+            let blueprint = prefixes.peek().and_then(|_| blueprint(layout));
+            if blueprint.is_some_and(|blueprint| {
+                prefixes.any(|prefix| check.check_part(prefix, &blueprint, headers))
+            }) {
                 stored += 1;
             } else if required.is_none() {
                 let path = prefix.split('|').next().unwrap_or_default().trim_end_matches('.');
-                missing.push((path, layout.entries.len()));
+                missing.push((path, layout));
             }
         }
-        for (path, modules) in missing.into_iter().filter(|_| stored > 1) {
+        for (path, layout) in missing.into_iter().filter(|_| stored > 1) {
+            let modules = blueprint(layout).map_or(0, |blueprint| blueprint.entries.len());
             let modules = counted(modules as u64, "module");
             check.found.add(MismatchKind::MissingModules, path, kind, "", modules);
         }
@@ -127,6 +134,20 @@ impl FileCheck {
         let class = ModelClass::of_file(self.kind);
         let config = ModelConfig::new(JsonObject::default());
         let _ = ModelCheck::new(layout, stored, &class, headers, found).check_all(&config);
+    }
+}
+
+fn blueprint(layout: &str) -> Option<Blueprint<'static>> {
+    Blueprint::new(layout, JsonObject::default())
+}
+
+/// Returns whether a file may have tensors of a part, from the first words of its names. Most files are of no kind.
+fn may_have(prefix: &str, layout: &str, roots: &BTreeSet<&str>) -> bool {
+    let words = text_of("layout", layout).into_iter();
+    let mut words = words.flat_map(|text| text.split([' ', '.', '=', '{']));
+    match prefix.split('.').next() {
+        None | Some("") => words.any(|word| roots.contains(word)),
+        Some(root) => roots.contains(root),
     }
 }
 
