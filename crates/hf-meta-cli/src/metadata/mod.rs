@@ -49,7 +49,7 @@ Examples:
 
 Exit status:
   0  the files have the metadata, or would have it with `--dry-run`
-  1  a file is not a valid safetensors file, or its data do not have the stated hash
+  1  a file is not valid safetensors, or its data do not have the stated hash
   2  invalid arguments, or metadata that exceed a limit
   3  the source of a copy could not be read from the Hub or the network
   4  a file could not be changed: a link, another program, permissions, no space";
