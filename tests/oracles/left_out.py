@@ -103,8 +103,8 @@ def of_architecture(name, model_classes):
             print("  left out:", model_class.__name__, f"{type(error).__name__}: {error}"[:120].split("\n")[0], flush=True)
             continue
         paths = lacking(whole, names)
-        # A class with other names lacks most parts, and nothing can be said about it.
-        if 2 * len(paths) <= len({name.split(".")[0] for name in whole}) or len(paths) == 1:
+        # A class with other names lacks all parts, and nothing can be said about it.
+        if len(paths) < len({name.split(".")[0] for name in whole}) or len(paths) == 1:
             found[model_class.__name__] = paths
     return found
 
