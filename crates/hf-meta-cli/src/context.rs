@@ -101,7 +101,7 @@ impl Outcomes {
     fn add(&mut self, is_read: bool, status: ExitStatus) {
         self.status = self.status.max(status);
         match (is_read, status) {
-            // A folder without weights is no failure of `--changed`.
+            // `--changed` accepts folders without weights.
             (_, ExitStatus::Success) => {}
             (true, _) => self.failed += 1,
             (false, _) => self.unreadable += 1,

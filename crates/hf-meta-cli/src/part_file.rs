@@ -58,7 +58,10 @@ impl PartFile {
 
     /// Gives the file its name. A file of that name that has appeared in the meantime is kept, unless it is replaced.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
-        let named = check_target(&self.path, self.is_replaced).and_then(|()| {
+        // Some file systems store the new name before the content: after a power failure, the file would be empty.
+        let synced = self.file.sync_all();
+        let free = synced.and_then(|()| check_target(&self.path, self.is_replaced));
+        let named = free.and_then(|()| {
             if self.is_replaced {
                 return fs::rename(&self.partial, &self.path);
             }

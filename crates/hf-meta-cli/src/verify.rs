@@ -145,7 +145,7 @@ fn has_no_weights(report: &Result<VerifyReport, Error>) -> bool {
     report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoWeights)
 }
 
-/// Compares an adapter with its base model, or warns that the weights are no adapter.
+/// Compares an adapter with its base model, or warns that the weights are not an adapter.
 fn check_base(source: &RepoArg, report: &mut VerifyReport, base: &Weights) {
     report.check_base(base);
     if report.adapter.is_none() {

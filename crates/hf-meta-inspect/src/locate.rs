@@ -258,7 +258,7 @@ impl Call {
         Ok(found.with_listing(listed))
     }
 
-    /// Returns the main one of the listed sets; `None` if there are no sets.
+    /// Returns the main set of a listing; `None` if no set is listed.
     fn main_set<'a>(&self, listed: &'a ListedWeights) -> Result<Option<&'a WeightSet>, Error> {
         let main = listed.main();
         if main.is_none() && !listed.sets.is_empty() {

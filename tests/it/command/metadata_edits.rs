@@ -203,7 +203,7 @@ fn a_new_file_needs_the_stated_hash_of_its_data() {
     // Data that are not read are not checked, and a hash can be corrected.
     assert_eq!(set(&["a=1"]).code, 0);
     assert_eq!(set(&[&format!("modelspec.hash_sha256=0x{hash}"), &long]).code, 0);
-    // A text that is no hash states none.
+    // A text that is not a hash is not compared.
     metadata("abc");
     assert_eq!(set(&[&long]).code, 0);
 }

@@ -299,7 +299,7 @@ impl<'a> ModelNames<'a> {
         if let Some((_, number)) = self.given.iter().find(|(given, _)| *given == name) {
             return Ok(*number);
         }
-        // Names with `$` are those of the table. They are no keys, so no finding names them.
+        // The table defines names with `$`. They are not keys of a configuration, so no finding mentions them.
         if name.starts_with('$') {
             return self.defined(name).ok_or(FormulaError::MissingKey { key: name })?;
         }

@@ -13,8 +13,8 @@ pub(super) struct PartName {
     pub(super) text: &'static str,
     /// True for the end of the last segment of a tensor name, such as `*_packed` of `experts.up_proj_packed`.
     pub(super) is_suffix: bool,
-    /// True if unquantized models use the name, too, such as `?scale`. The name alone then proves nothing, and is no reason
-    /// to request `config.json`.
+    /// True if unquantized models use the name, too, such as `?scale`. The name alone then proves nothing, and does not
+    /// cause a request for `config.json`.
     pub(super) is_ambiguous: bool,
 }
 

@@ -43,7 +43,7 @@ pub struct ValueReport {
     /// The reason why no values were checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The findings. A verification adds them to those of the first set.
+    /// The findings. `VerifyReport::add_values` moves them to the first set.
     #[serde(skip)]
     pub findings: Vec<Finding>,
 }

@@ -142,7 +142,7 @@ impl VerifyReport {
         }
     }
 
-    /// Adds a check of values, and its findings to those of the first set.
+    /// Adds the report of a check of values. Moves its findings to the first set.
     pub fn add_values(&mut self, mut values: ValueReport) {
         let findings = std::mem::take(&mut values.findings);
         if let Some(set) = self.sets.first_mut() {

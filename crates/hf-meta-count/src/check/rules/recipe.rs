@@ -229,7 +229,7 @@ impl RecipeCheck<'_> {
     }
 }
 
-/// The tensors of all modules, by the names of the modules.
+/// Module names, and the tensors of each module.
 type Modules<'h> = BTreeMap<&'h str, Vec<ComponentTensor>>;
 
 /// Returns the tensor of a module that contains its weights.

@@ -78,7 +78,7 @@ impl ExpertSums {
 
     /// Adds a tensor. The sums cannot overflow, because the total was checked.
     pub(crate) fn add(&mut self, name: &TensorName<'_>, tensor: &TensorInfo, parameters: u64) {
-        // Auxiliary tensors and scalars are not counted, so they are no share of an expert.
+        // Auxiliary tensors and scalars are not counted, so no expert has a share of them.
         if parameters == 0 {
             return;
         }

@@ -284,7 +284,7 @@ impl Attempt<'_> {
         let is_matrix = self.parts.layout.size == [Side::Outputs, Side::Inputs];
         let groups = ranges.get(Side::Groups).point().filter(|&groups| is_matrix && groups > 1);
         let group = groups.and_then(|groups| divide(inputs, groups));
-        // Other quotients are no group sizes: scales may cover blocks of rows, or the whole matrix.
+        // Other quotients are not group sizes: scales may cover blocks of rows, or the whole matrix.
         let Some(group) = group.filter(|group| (8..=1024).contains(group)) else { return false };
         let mut listed = known.dimensions(inputs.saturating_sub(group - 1)..=inputs);
         known.is_dimension(outputs)
@@ -328,8 +328,8 @@ fn solve_layout(
         return Err(None);
     }
     let mut attempts = Attempts { method, parts, failed: layout.conflict() };
-    // The recipe comes first, if the layout leaves it a choice. A scheme that does not fit the shapes is no error: they
-    // take precedence.
+    // The recipe comes first, if the layout leaves it a choice. The shapes take precedence over a scheme that does
+    // not fit them.
     let needs_recipe = layout.has(Flag::NeedsRecipe);
     if needs_recipe || layout.is_open() {
         let chosen = schemes.choose(STEPS, |scheme| {
