@@ -213,8 +213,10 @@ impl Engine {
         let timeout = timeout(request.timeout)?;
         self.start(request, vec![source.clone()], move |client, _| async move {
             let model = model(&client, &source, timeout).map_err(about(0))?;
-            let model = model.revision(revision.as_deref()).path(path.as_deref());
-            TensorStream::open(model.format(weights.as_deref()), names, max_memory).await
+            let model = model.set_some(revision.as_ref(), Model::revision);
+            let model = model.set_some(path.as_ref(), Model::path);
+            let model = model.set_some(weights.as_ref(), Model::format);
+            TensorStream::open(model, names, max_memory).await
         })
     }
 
