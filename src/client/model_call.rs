@@ -15,6 +15,7 @@ use tracing::Instrument;
 use super::context::ClientContext;
 use super::model::Model;
 use crate::backends::{Origin, StoreFolder, WebFolder, local_folder};
+use crate::base::body_sink::BodySink;
 use crate::base::budget::CallBudget;
 use crate::base::meter::CallMeter;
 use crate::call::{CacheLookup, CallFiles, ModelCall, file_of, on_disk, part_of_repo, probe_path};
@@ -44,6 +45,22 @@ impl Model {
             let done = within_timeout(limit, &meter, call).await;
             done.ok_or(Error::DeadlineExceeded { limit })?
         })
+    }
+
+    /// Returns whether ranges come from a server, which can pass them on while they arrive.
+    pub(super) fn reads_server(&self) -> bool {
+        match &self.source {
+            Ok(Source::Url(_)) => true,
+            Ok(Source::Repo { .. }) => self.store.is_none() && self.context.offline.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Passes ranges of servers on while they arrive.
+    pub(super) fn with_sink(&self, sink: &BodySink) -> Self {
+        let http = self.context.http.with_sink(sink.clone());
+        let context = Arc::new(ClientContext { http, ..ClientContext::clone(&self.context) });
+        Self { context, ..self.clone() }
     }
 
     /// Runs a call without a timeout. If the Hub rejects the token, runs it again without the token, because a public
@@ -119,7 +136,7 @@ impl Model {
             CacheLookup::new(cache, options.cache_mode, &origin, &part, probe, &budget)
         });
         let (on_progress, on_header) = (self.on_progress.clone(), self.on_header.clone());
-        let files = CallFiles::new(origin, on_progress, on_header);
+        let files = CallFiles::new(origin, on_progress, on_header, meter.clone());
         let known_files = options.known_files.as_ref().map(|paths| {
             let files = paths.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
             Arc::new(files.collect())
@@ -154,9 +171,9 @@ impl Model {
                 let revision = revision.clone().unwrap_or_default();
                 let origin = if let Some(store) = &self.store {
                     let name = store.name().unwrap_or_else(|| repo.to_string());
-                    let store = Arc::clone(store);
-                    let meter = meter.clone();
-                    Origin::Folder(Arc::new(StoreFolder { store, name, is_remote: true, meter }))
+                    let versions = self.versions.clone().unwrap_or_default();
+                    let folder = StoreFolder::remote(store, name, versions, meter);
+                    Origin::Folder(Arc::new(folder))
                 } else {
                     client.repo(repo, revision, meter.clone(), budget.clone()).await
                 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::url::Url;
 use futures::future::{BoxFuture, FutureExt};
-use hf_meta_inspect::{HttpError, HttpErrorKind, RangeBytes};
+use hf_meta_inspect::{HttpError, HttpErrorKind};
 use reqwest::StatusCode;
 use reqwest::header::LOCATION;
 use tokio::time::{Instant, sleep};
@@ -16,6 +16,7 @@ use super::client::Http;
 use super::error;
 use super::rate_limit_gate::GateKey;
 use super::{body, range, send};
+use crate::base::FilePart;
 
 /// A file that is still arriving.
 pub(crate) struct PartialFile<'a> {
@@ -35,12 +36,12 @@ const X_LINKED_SIZE: &str = "x-linked-size";
 
 impl Http {
     /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be
-    /// longer if the range starts at byte 0.
+    /// longer if the range starts at byte 0. With a [receiver](Self::with_sink), it is empty.
     pub(crate) async fn read_range(
         &self,
         url: &Url,
         range: &Range<u64>,
-    ) -> Result<(RangeBytes, ResponseChain), HttpError> {
+    ) -> Result<(FilePart, ResponseChain), HttpError> {
         self.preconnect(url);
         self.retry(url, Requested::Range(range), |attempt| self.try_range(range, attempt).boxed())
             .await
@@ -78,7 +79,7 @@ impl Http {
         &self,
         range: &Range<u64>,
         attempt: &mut Attempt<'_>,
-    ) -> Result<(RangeBytes, ResponseChain), HttpError> {
+    ) -> Result<(FilePart, ResponseChain), HttpError> {
         let (response, chain) = self.send_following_redirects(attempt).await?;
         let slice = match range::check(range, response.status(), response.headers()) {
             Ok(Some(slice)) => slice,
@@ -86,7 +87,12 @@ impl Http {
             Err(defect) => return Err(error::defect(response.url(), defect)),
         };
         let url = response.url().clone();
-        let bytes = body::read_slice(response, &slice, attempt).await?;
+        let bytes = if let Some(sink) = &self.sink {
+            body::pass_slice(response, &slice, range, sink, attempt).await?;
+            Vec::new()
+        } else {
+            body::read_slice(response, &slice, attempt).await?
+        };
         let file_size = if let Some(size) = slice.file_size {
             size
         } else {
@@ -97,7 +103,7 @@ impl Http {
             let checked = range::check_end(range, slice.length, size, &headers);
             checked.map_err(|defect| error::defect(&url, defect))?
         };
-        Ok((RangeBytes { bytes, file_size }, chain))
+        Ok((FilePart { bytes, file_size }, chain))
     }
 
     /// Returns the size of a file, of which a range arrived in a response that does not state the size.

@@ -26,6 +26,7 @@ use crate::clients::{Clients, Request, lock, timeout};
 use crate::edit::EditArguments;
 use crate::help::{CallError, Help, NamedSource, about};
 use crate::memory::memory_options;
+use crate::tensors::TensorStream;
 
 /// The time that calls have to end when the interpreter exits.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -136,8 +137,9 @@ impl Engine {
         let options = memory_options(has_memory, &options)?;
         self.start(request, vec![source.clone()], move |client, _| async move {
             let model = model(&client, &source, timeout).map_err(about(0))?.plan(plan);
-            let model = model.revision(revision.as_deref()).path(path.as_deref());
-            let mut model = model.format(weights.as_deref());
+            let model = model.set_some(revision.as_ref(), Model::revision);
+            let model = model.set_some(path.as_ref(), Model::path);
+            let mut model = model.set_some(weights.as_ref(), Model::format);
             if !cache {
                 model = model.cache_mode(CacheMode::Bypass);
             }
@@ -165,8 +167,9 @@ impl Engine {
             let base = base.map(|base| model(&client, &base, timeout)).transpose();
             let base = base.map_err(about(1))?;
             let model = model(&client, &source, timeout).map_err(about(0))?;
-            let model = model.format(weights.as_deref());
-            let model = model.revision(revision.as_deref()).path(path.as_deref());
+            let model = model.set_some(weights.as_ref(), Model::format);
+            let model = model.set_some(revision.as_ref(), Model::revision);
+            let model = model.set_some(path.as_ref(), Model::path);
             let mut report = model.verify().all_sets(all).await.map_err(about(0))?;
             if let Some(base) = base {
                 report.check_base(&base.inspect().await.map_err(about(1))?);
@@ -193,6 +196,39 @@ impl Engine {
             let (before, after) = tokio::try_join!(read(0, &before), read(1, &after))?;
             to_json(&Diff::new(&before, &after, ignore_shards)).map_err(CallError::from)
         })
+    }
+
+    /// Selects tensors of a source to read. The result is the stream of their data.
+    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
+    fn open_tensors(
+        &self,
+        request: Request,
+        source: NamedSource,
+        names: Vec<String>,
+        revision: Option<String>,
+        path: Option<String>,
+        weights: Option<String>,
+        max_memory: Option<u64>,
+    ) -> PyResult<NativeCall> {
+        let timeout = timeout(request.timeout)?;
+        self.start(request, vec![source.clone()], move |client, _| async move {
+            let model = model(&client, &source, timeout).map_err(about(0))?;
+            let model = model.set_some(revision.as_ref(), Model::revision);
+            let model = model.set_some(path.as_ref(), Model::path);
+            let model = model.set_some(weights.as_ref(), Model::format);
+            TensorStream::open(model, names, max_memory).await
+        })
+    }
+
+    /// Reads the next tensor of a stream. The result is its name, dtype, shape and data, or None after the last one.
+    fn next_tensor(
+        &self,
+        request: Request,
+        source: NamedSource,
+        stream: &TensorStream,
+    ) -> PyResult<NativeCall> {
+        let next = stream.next();
+        self.start(request, vec![source], move |_, _| next)
     }
 
     /// Edits the metadata of local files. The result is the JSON of a list of edited files.
@@ -227,7 +263,13 @@ impl Engine {
         since_list: Option<PathBuf>,
     ) -> PyResult<NativeCall> {
         self.start(request, Vec::new(), move |client, job| async move {
-            let mut listing = Listing::new().filter(filter.as_deref()).author(author.as_deref());
+            let mut listing = Listing::new();
+            if let Some(tag) = filter {
+                listing = listing.filter(tag);
+            }
+            if let Some(author) = author {
+                listing = listing.author(author);
+            }
             if let Some(list) = since_list {
                 listing = listing.update(&list)?;
             }
@@ -251,8 +293,11 @@ impl Engine {
     ) -> PyResult<NativeCall> {
         self.start(request, Vec::new(), move |client, job| async move {
             let manifest = Manifest::open(&list, column.as_deref())?;
-            let census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
-            census.previous(previous.as_deref()).read(&manifest).await.map(summary)
+            let mut census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
+            if let Some(previous) = previous {
+                census = census.previous(previous);
+            }
+            census.read(&manifest).await.map(summary)
         })
     }
 

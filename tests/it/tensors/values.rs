@@ -37,6 +37,21 @@ impl Values {
         Self { first: matrix(1), second: matrix(2), bias, scale }
     }
 
+    /// The two upper bytes of each number.
+    fn bf16_file(&self) -> Vec<u8> {
+        let file = self.file();
+        let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+        let halves = tensors.iter().map(|(name, tensor)| {
+            let bytes = tensor.data().chunks(4).flat_map(|number| [number[2], number[3]]);
+            (name.to_owned(), tensor.shape().to_vec(), bytes.collect::<Vec<_>>())
+        });
+        let halves: Vec<_> = halves.collect();
+        let views = halves.iter().map(|(name, shape, bytes)| {
+            (&**name, TensorView::new(Dtype::BF16, shape.clone(), bytes).unwrap())
+        });
+        safetensors::serialize(views, None).unwrap()
+    }
+
     fn file(&self) -> Vec<u8> {
         let tensors: [(&str, &[f32], Vec<usize>); 4] = [
             ("first.weight", &self.first, vec![ROWS, COLUMNS]),
@@ -96,6 +111,10 @@ async fn planted_faults_are_found_by_a_sample_or_by_all_values() {
     plant("a third of a matrix", true, "`first.weight` has blocks of zeros", &|values| {
         values.first[..share(34)].fill(0.0);
     });
+    // A sample finds most of such faults: this one, but not the same at the start of the matrix.
+    plant("10 % of a matrix", true, "`first.weight` has blocks of zeros", &|values| {
+        values.first[share(10)..share(20)].fill(0.0);
+    });
     plant("1 % of a matrix", false, "`first.weight` has blocks of zeros", &|values| {
         values.first[4_096..4_096 + share(1)].fill(0.0);
     });
@@ -113,6 +132,43 @@ async fn planted_faults_are_found_by_a_sample_or_by_all_values() {
                 );
             }
         }
+    }
+}
+
+/// Numbers of another model, and a flipped bit, are numbers.
+#[test]
+fn other_bytes_are_found_by_their_hash_only() {
+    let sound = Values::new();
+    let mut flipped = sound.clone();
+    flipped.second[4_711] = f32::from_bits(flipped.second[4_711].to_bits() ^ 1);
+    let mut other = sound.clone();
+    other.first.reverse();
+    let mut zeros = sound.clone();
+    zeros.first[4_096..4_096 + ROWS * COLUMNS / 100].fill(0.0);
+    let file = sound.file();
+    let hash = hex(Sha256::digest(&file));
+    let repo = Repo::new("org/model")
+        .file("1.safetensors", File::from_bytes(file.clone()).hash(&hash))
+        .file("2.safetensors", File::from_bytes(file).hash(&hash));
+    let hub = LocalHub::start([repo]).unwrap();
+    for (name, values, is_number) in [
+        ("nothing", &sound, true),
+        ("a flipped bit", &flipped, true),
+        ("a shard of another model", &other, true),
+        ("1 % of a matrix", &zeros, false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("1.safetensors"), sound.file()).unwrap();
+        fs::write(folder.path().join("2.safetensors"), values.file()).unwrap();
+        let local = format!("{}/", folder.path().display());
+        let against = run(&hub, &["verify", &local, "--against", "org/model"]);
+        let is_same = name == "nothing";
+        assert_eq!(against.code, i32::from(!is_same), "{name}: {}", against.stdout);
+        assert_eq!(against.stdout.contains("differs: 2.safetensors: SHA-256"), !is_same, "{name}");
+        let second = format!("{local}2.safetensors");
+        let all = run(&hub, &["verify", "--values=all", &second]);
+        assert_eq!(!all.stdout.contains("blocks of zeros"), is_number, "{name}: {}", all.stdout);
+        assert_eq!(all.code, 0, "{name}: {}", all.stdout);
     }
 }
 
@@ -188,12 +244,31 @@ fn pairs() -> LocalHub {
             *value *= 1.01;
         }
     };
+    // The product of two small matrices is added to one matrix.
+    let merged = |values: &mut Values| {
+        for (at, value) in values.second.iter_mut().enumerate() {
+            let [row, column] = [at / COLUMNS, at % COLUMNS].map(|at| u16::try_from(at % 97 + 1));
+            *value += f32::from(row.unwrap()) * f32::from(column.unwrap()) * 1e-6;
+        }
+    };
     // The same tensors with another metadata, so that the file has another hash.
     let metadata = Some([("format".to_owned(), "pt".to_owned())].into());
     let file = base.file();
     let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
     let resaved = safetensors::serialize(tensors.iter(), metadata).unwrap();
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let versions = Repo::new("org/versions")
+        .commit(&new)
+        .file("model.safetensors", File::from_bytes(changed(&|values| values.scale[3] = 0.25)))
+        .commit(&old)
+        .file("model.safetensors", File::from_bytes(base.file()))
+        .revision("v1", &old)
+        .revision("v2", &new);
     LocalHub::start([
+        versions,
+        sharded(&base),
+        repo("org/merged", changed(&merged)),
+        repo("org/bf16", base.bf16_file()),
         repo("org/base", base.file()),
         repo("org/copy", base.file()),
         repo("org/resaved", resaved),
@@ -204,10 +279,41 @@ fn pairs() -> LocalHub {
     .unwrap()
 }
 
+/// The tensors of a model in two shards.
+fn sharded(values: &Values) -> Repo {
+    let file = values.file();
+    let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+    let shard = |is_first: bool| {
+        let of_shard = tensors.iter().filter(|(name, _)| name.starts_with("first") == is_first);
+        let bytes = safetensors::serialize(of_shard, None).unwrap();
+        let hash = hex(Sha256::digest(&bytes));
+        File::from_bytes(bytes).hash(&hash)
+    };
+    let names = tensors.names();
+    let of = |name: &str| if name.starts_with("first") { "1.safetensors" } else { "2.safetensors" };
+    let map: Vec<_> = names.iter().map(|name| (&**name, of(name))).collect();
+    Repo::new("org/resharded")
+        .file("model.safetensors.index.json", crate::support::index(&map))
+        .file("1.safetensors", shard(true))
+        .file("2.safetensors", shard(false))
+}
+
+/// The pairs that people compare: a copy, the same repository at two commits, a fine-tuned model, a merged adapter, other
+/// shards, another dtype, one changed tensor, and another architecture.
 #[test]
 fn two_models_are_compared_by_content() {
     let hub = pairs();
+    let versions = run(&hub, &["diff", "--values=all", "org/versions@v1", "org/versions@v2"]);
+    assert_eq!(versions.code, 1, "{}", versions.stderr);
+    let line = "1 of 4 tensors differ: first.weight_scale\n";
+    assert!(versions.stdout.starts_with(line), "{}", versions.stdout);
+    let resharded = ["diff", "--values", "--ignore-shards", "org/base", "org/resharded"];
+    assert_eq!(run(&hub, &resharded).code, 0);
     let cases = [
+        ("org/versions@v1", 0, "same values of 4 tensors in a sample of 1.5"),
+        ("org/merged", 1, "1 of 4 tensors differ in a sample of 1.59 %: second.weight\n"),
+        ("org/resharded", 1, "same values of 4 tensors in a sample of 1.5"),
+        ("org/bf16", 1, "no tensor of the same name, dtype and shape to compare"),
         ("org/copy", 0, "same bytes in 4 tensors"),
         ("org/resaved", 0, "same values of 4 tensors in a sample of 1.5"),
         ("org/tuned", 1, "all 4 tensors differ in a sample of 1.5"),
@@ -248,4 +354,101 @@ async fn nothing_is_read_of_files_with_equal_hashes() {
         .unwrap();
     assert_eq!((diff.identical, diff.same, diff.bytes_compared), (4, 0, 0));
     assert!(client.stats().bytes_read < 10_000);
+}
+
+/// The hash covers the data of a file, so all of its bytes are needed, even those whose values cannot be checked.
+#[tokio::test]
+async fn data_have_the_hash_that_the_metadata_state() {
+    let tensors = [("packed", Dtype::I32, &[64, 64][..]), ("w", Dtype::F8_E8M0, &[4, 64])];
+    let file = super::write_file(&tensors);
+    let data = 8 + usize::try_from(u64::from_le_bytes(file[..8].try_into().unwrap())).unwrap();
+    let hash = hex(Sha256::digest(&file[data..]));
+    let parsed = safetensors::SafeTensors::deserialize(&file).unwrap();
+    let with_hash = |hash: &str| {
+        let metadata = [("modelspec.hash_sha256".to_owned(), hash.to_owned())].into();
+        safetensors::serialize(parsed.iter(), Some(metadata)).unwrap()
+    };
+    let other = format!("0x{}", "0".repeat(64));
+    let hub = LocalHub::start([
+        Repo::new("org/right")
+            .file("model.safetensors", File::from_bytes(with_hash(&format!("0x{hash}")))),
+        Repo::new("org/wrong").file("model.safetensors", File::from_bytes(with_hash(&other))),
+        Repo::new("org/none").file("model.safetensors", File::from_bytes(with_hash("abc"))),
+    ])
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local = folder.path().join("x.safetensors");
+    fs::write(&local, with_hash(&other)).unwrap();
+    let local = local.display().to_string();
+    let message = format!(
+        "model.safetensors` do not have the SHA-256 in `modelspec.hash_sha256`, but 0x{hash}"
+    );
+    for (source, part, is_wrong) in [
+        ("org/right", "all", false),
+        ("org/none", "all", false),
+        ("org/wrong", "sample", false),
+        ("org/wrong", "all", true),
+        (&local, "all", true),
+    ] {
+        let ran = run(&hub, &["verify", &format!("--values={part}"), source]);
+        let is_found = ran
+            .stdout
+            .contains(&message.replace("model.", if source == local { "x." } else { "model." }));
+        assert_eq!(
+            (is_found, ran.code),
+            (is_wrong, i32::from(is_wrong)),
+            "{source}: {}",
+            ran.stdout
+        );
+    }
+    let report = client(&hub).model("org/wrong").check_values(ValueCheck::All).await.unwrap();
+    // Only the values of one tensor were checked.
+    assert_eq!((report.tensors, report.bytes_checked, report.findings.len()), (1, 256, 1));
+}
+
+/// Returns a pipeline with a component whose values are invalid.
+fn pipeline(vae: &Values) -> Repo {
+    let index = serde_json::json!({
+        "_class_name": "FluxPipeline",
+        "text_encoder": ["transformers", "CLIPTextModel"],
+        "vae": ["diffusers", "AutoencoderKL"],
+    });
+    let sound = || File::from_bytes(Values::new().file());
+    let repo = Repo::new("org/pipeline")
+        .file("model_index.json", File::from_bytes(index.to_string()))
+        .file("text_encoder/model.safetensors", sound())
+        .file("vae/diffusion_pytorch_model.safetensors", File::from_bytes(vae.file()));
+    ["text_encoder", "vae"].iter().fold(repo, |repo, folder| {
+        repo.file(&format!("{folder}/config.json"), File::from_bytes("{}"))
+    })
+}
+
+/// The tensors of the components have the same names.
+#[tokio::test]
+async fn the_values_of_all_components_are_checked_and_headers_are_read_once() {
+    let mut vae = Values::new();
+    vae.bias[7] = f32::NAN;
+    let hub = LocalHub::start([pipeline(&vae)]).unwrap();
+    let model = client(&hub).model("org/pipeline");
+    let plain = model.verify().await.unwrap();
+    let requests = hub.log().len();
+    for check in [ValueCheck::Sample, ValueCheck::All] {
+        hub.clear_log();
+        let report = model.verify().values(check).await.unwrap();
+        let values = report.values.as_ref().unwrap();
+        assert_eq!((values.tensors, values.unchecked, &values.reason), (8, 0, &None));
+        let is_nan = |found: &Finding| matches!(found, Finding::InvalidValues { .. });
+        let found = report.sets.iter().map(|set| set.findings.iter().any(is_nan));
+        let paths = report.sets.iter().map(|set| set.path.to_string());
+        let found: Vec<_> = paths.zip(found).collect();
+        let expected = [
+            ("text_encoder/model.safetensors".to_owned(), false),
+            ("vae/diffusion_pytorch_model.safetensors".to_owned(), true),
+        ];
+        assert_eq!(found, expected);
+        // Each range is a request to the Hub and one to the CDN.
+        let more = usize::try_from(2 * values.ranges).unwrap();
+        assert_eq!(hub.log().len(), requests + more, "{check}");
+    }
+    assert!(plain.values.is_none());
 }
