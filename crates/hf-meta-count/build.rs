@@ -11,7 +11,8 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The tables of lines, which are copied without their comments.
-const LINES: [&str; 4] = ["architectures", "classes", "left_out", "vllm"];
+const LINES: [&str; 6] =
+    ["architectures", "classes", "left_out", "vllm", "../engines/engines", "../memory/gpus"];
 /// The tables of blocks with a name and lines, of which each becomes a line with tabs.
 const RULES: [&str; 3] = ["renames", "defaults", "timm"];
 /// The tables of modules. Their header explains the words.

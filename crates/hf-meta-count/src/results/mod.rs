@@ -2,6 +2,7 @@
 
 pub(crate) mod adapter;
 pub mod diff;
+mod engine;
 mod finding;
 mod json;
 mod loader;
@@ -23,6 +24,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::adapter::Adapter;
+pub use self::engine::{EngineReason, EngineReasonCode, EngineReport};
 pub use self::finding::{Finding, Mismatch, MismatchKind, Severity, bounded};
 pub(crate) use self::loader::StatedLoader;
 pub use self::plan::{Plan, RangeRequest};
