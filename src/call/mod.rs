@@ -105,8 +105,10 @@ impl ModelCall {
         Ok(self.finished(inspected.report, None))
     }
 
-    /// Reads every header of the weights that a loader loads, or of all sets, and reports all findings.
-    pub(crate) async fn verify(self) -> Result<VerifyReport, Error> {
+    /// Reads every header of the weights that a loader loads, or of all sets, and reports all findings. `keep_headers` makes
+    /// the headers part of the report.
+    pub(crate) async fn verify(mut self, keep_headers: bool) -> Result<VerifyReport, Error> {
+        self.settings.keep_headers = keep_headers;
         let mut report = self.call().verify().await?;
         report.fetch = self.fetch_stats(report.fetch.weight_bytes, None);
         Ok(report)

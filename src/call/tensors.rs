@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use hf_meta_count::results::Plan;
+use hf_meta_count::results::{Plan, Weights};
 use hf_meta_format::read_plan::{PlanOptions, PlannedFile, ReadPlan, TensorSelection};
 
 use super::ModelCall;
@@ -19,19 +19,24 @@ pub(crate) struct PinnedPlan {
 }
 
 impl ModelCall {
-    /// Reads all headers, and plans the ranges of the selected tensors.
-    pub(crate) async fn plan_tensors(
-        mut self,
-        selection: TensorSelection,
-        options: PlanOptions,
-    ) -> Result<PinnedPlan, Error> {
+    /// Reads all headers from the bytes of their files.
+    pub(crate) async fn weights_of_bytes(mut self) -> Result<Weights, Error> {
         if self.settings.plan == Plan::Hub {
             // The headers that the Hub has parsed do not state where the data begin.
             self.settings.plan = Plan::Prefetch;
         }
+        Box::pin(self.weights()).await
+    }
+
+    /// Reads all headers, and plans the ranges of the selected tensors.
+    pub(crate) async fn plan_tensors(
+        self,
+        selection: TensorSelection,
+        options: PlanOptions,
+    ) -> Result<PinnedPlan, Error> {
         let files = self.files.clone();
         let limited = self.call();
-        let weights = Box::pin(self.weights()).await?;
+        let weights = Box::pin(self.weights_of_bytes()).await?;
         let plan = move || {
             let plan = ReadPlan::new(weights.files(), &selection, &options);
             let report = weights.report();
@@ -45,6 +50,11 @@ impl ModelCall {
         })?;
         limited.files.admit_requests(planned.plan.ranges.len())?;
         Ok(planned)
+    }
+
+    /// Asks the budget for the requests of a plan.
+    pub(crate) fn admit_requests(&self, requests: usize) -> Result<(), Error> {
+        self.call().files.admit_requests(requests)
     }
 
     /// Reads exactly a range of a file at a commit.

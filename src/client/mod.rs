@@ -1,8 +1,10 @@
 //! The client: the entry point of every call.
 
 mod builder;
+mod checked_sets;
 mod compare;
 mod context;
+mod data_hash;
 pub(crate) mod internal;
 mod model;
 mod model_call;

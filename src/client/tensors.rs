@@ -1,5 +1,6 @@
 //! Reads the data of selected tensors.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -152,10 +153,21 @@ impl TensorReader {
         &self.planned.plan
     }
 
+    /// Creates the reader of a plan, with the default memory.
+    pub(super) fn new(model: Model, planned: PinnedPlan) -> Self {
+        Self { model, planned, memory: DEFAULT_MEMORY }
+    }
+
     /// Returns the reader of another plan of the same files.
     pub(super) fn with_plan(self, plan: ReadPlan) -> Self {
         let planned = PinnedPlan { plan: Arc::new(plan), ..self.planned };
         Self { planned, ..self }
+    }
+
+    /// Asks the budget of the model for the requests of the plan.
+    pub(super) async fn admit(&self) -> Result<(), Error> {
+        let requests = self.plan().ranges.len();
+        self.model.call(move |call| ready(call.admit_requests(requests))).await
     }
 
     /// Returns the source, as it is shown in results.

@@ -5,8 +5,7 @@ use std::time::Instant;
 use futures::future::BoxFuture;
 use hf_meta_count::VerifyReport;
 use hf_meta_count::memory::MemoryOptions;
-use hf_meta_count::results::{ValueCheck, ValueReport};
-use hf_meta_format::formats::chain;
+use hf_meta_count::results::ValueCheck;
 
 use super::model::Model;
 use crate::error::Error;
@@ -68,8 +67,8 @@ impl Verify {
         self
     }
 
-    /// Sets whether to check values of the weights that [`Model::count`] reads, in addition to the headers: a sample, or
-    /// all of them. `None`, the default, reads no values. See [`Model::check_values`].
+    /// Sets whether to check values of the verified weights, in addition to the headers: a sample, or all of them. `None`,
+    /// the default, reads no values. See [`Model::check_values`].
     pub fn values(mut self, check: impl Into<Option<ValueCheck>>) -> Self {
         self.values = check.into();
         self
@@ -106,15 +105,12 @@ impl IntoFuture for Verify {
             let meter = model.meter.clone().unwrap_or_else(|| model.context.totals.meter());
             model = model.meter(&meter);
             let started = Instant::now();
-            let mut report = model.call(|call| Box::pin(call.verify())).await?;
+            let keep = values.is_some();
+            let mut report = model.call(move |call| Box::pin(call.verify(keep))).await?;
             let Some(check) = values else { return Ok(report) };
-            report.add_values(match model.check_values(check).await {
-                Ok(values) => values,
-                Err(error) if error.is_malformed() || error.is_usage() => {
-                    ValueReport::skipped(check, chain(&error))
-                }
-                Err(error) => return Err(error),
-            });
+            let (headers, commit) = (report.take_headers(), report.commit.clone());
+            let (values, findings) = model.check_sets(headers, commit, check).await?;
+            report.add_values(values, findings);
             let stats = meter.stats();
             let fetch = &mut report.fetch;
             (fetch.requests, fetch.bytes_read) = (stats.requests, stats.bytes_read);

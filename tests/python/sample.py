@@ -24,6 +24,14 @@ def tensors(name: str) -> Iterator[tuple[str, list[int]]]:
         yield from ((tensor, info.shape) for tensor, info in file.tensors.items())
 
 
+def first_rows(name: str, embedding: str) -> dict[str, object]:
+    return dict(hf_meta.read_tensors(name, [f"{embedding}[0:2]"], max_memory=1 << 20))
+
+
+async def norms(name: str) -> list[str]:
+    return [tensor async for tensor, _ in hf_meta.aio.read_tensors(name, "*norm*")]
+
+
 def changed(name: str, base: str) -> list[str]:
     report: VerifyReport = hf_meta.verify(name, all=True)
     diff: Diff = hf_meta.diff(base, name, ignore_shards=True)

@@ -13,9 +13,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @contextlib.contextmanager
-def local_hub(*options):
-    """Runs `examples/local_hub`, which `LOCAL_HUB` names. Yields its endpoint."""
-    command = [os.environ["LOCAL_HUB"], str(ROOT / "fixtures"), *options]
+def local_hub(*options, folder=ROOT / "fixtures"):
+    """Runs `examples/local_hub`, which `LOCAL_HUB` names, on a folder of repositories. Yields its endpoint."""
+    command = [os.environ["LOCAL_HUB"], str(folder), *options]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     with subprocess.Popen(command, **pipes) as process:
         try:
@@ -24,11 +24,11 @@ def local_hub(*options):
             process.terminate()
 
 
-def use_local_hub(*options):
+def use_local_hub(*options, folder=ROOT / "fixtures"):
     """Runs a local Hub for the tests of a module, without caches. Returns its endpoint."""
     context = contextlib.ExitStack()
     unittest.addModuleCleanup(context.close)
-    endpoint = context.enter_context(local_hub(*options))
+    endpoint = context.enter_context(local_hub(*options, folder=folder))
     environment = {"HF_ENDPOINT": endpoint, "HF_META_CACHE": "off", "HF_HUB_CACHE": "/nonexistent"}
     context.enter_context(mock.patch.dict(os.environ, environment))
     return endpoint

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hf_meta_format::formats::safetensors::{MetadataEdit, edit_header, pad_header, padded_header};
-use hf_meta_format::metadata::{ModelSpec, ModelSpecValue};
+use hf_meta_format::metadata::ModelSpec;
 use hf_meta_format::{RepoPath, SafetensorsFileHeader};
 
 use super::changes::Changes;
@@ -91,7 +91,8 @@ impl FileEdit {
     /// Returns an error if the file was changed by another program, if it cannot be written, or if a new file was to be
     /// written and the data do not have the hash that the metadata state. The file has the old or the new header.
     pub fn apply(self, progress: &EditProgress) -> Result<(), FileEditError> {
-        let hash = stated_hash(&self.changes).filter(|_| self.is_new_file());
+        let spec = ModelSpec::from_metadata(self.changes.after());
+        let hash = spec.and_then(|spec| spec.data_hash()).filter(|_| self.is_new_file());
         let is_new_file = self.is_new_file();
         let Self { target, old, new: Some(new), .. } = self else { return Ok(()) };
         let mut disk = RealDisk { progress: progress.clone() };
@@ -100,13 +101,6 @@ impl FileEdit {
         }
         steps::write_in_place(&mut disk, &target, old, new)
     }
-}
-
-/// Returns the hash of the data that the metadata state after an edit, in lower case and without its prefix.
-fn stated_hash(changes: &Changes) -> Option<String> {
-    let spec = ModelSpec::from_metadata(changes.after())?;
-    let Some(ModelSpecValue::Text(hash)) = spec.get("hash_sha256") else { return None };
-    Some(hash.trim().strip_prefix("0x")?.to_ascii_lowercase())
 }
 
 /// Returns the weight files of a report about the folder or the index at `path`.

@@ -44,6 +44,7 @@ from ._results import (
     VerifyReport,
     WeightSet,
 )
+from ._tensors import RawTensor, read_tensors
 
 if TYPE_CHECKING:
     import pyarrow
@@ -68,6 +69,7 @@ __all__ = [
     "ModelSpec",
     "Progress",
     "QuantizedModules",
+    "RawTensor",
     "Resolution",
     "SafetensorsFileMetadata",
     "SafetensorsRepoMetadata",
@@ -88,6 +90,7 @@ __all__ = [
     "inspect",
     "read",
     "read_batches",
+    "read_tensors",
     "verify",
 ]
 

@@ -157,7 +157,7 @@ class Call(Generic[T]):
         # False is no token, and True is the default one.
         token = "" if token is False else None if token is True else token
         self._settings: dict[str, object] = {**_DEFAULTS, **settings, "token": token}
-        if name in ("inspect", "verify", "diff", "edit_metadata"):
+        if name in ("inspect", "verify", "diff", "edit_metadata", "open_tensors", "next_tensor"):
             self._settings["quota_share"] = None
         self._name, self._arguments, self._convert = name, arguments, convert
         self._progress = _Bar() if progress is True else progress or None  # type: ignore[assignment]

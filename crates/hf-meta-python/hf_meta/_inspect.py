@@ -73,7 +73,7 @@ def inspect(
     # The maximum of the model is the default, as in the command.
     if has_memory and memory is not True and memory != 0:
         given.append(("context", str(memory)))
-    return Call("inspect", settings, _name(source), revision, path, weights, plan, headers, has_memory, given, cache, convert=to_report)
+    return Call("inspect", settings, source_name(source), revision, path, weights, plan, headers, has_memory, given, cache, convert=to_report)
 
 
 def verify(
@@ -94,8 +94,8 @@ def verify(
     file is a finding, not an error.
     """
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
-    model = None if base is None else _name(base)
-    return Call("verify", settings, _name(source), revision, path, weights, all, model, convert=to_verification)
+    model = None if base is None else source_name(base)
+    return Call("verify", settings, source_name(source), revision, path, weights, all, model, convert=to_verification)
 
 
 def diff(
@@ -112,10 +112,10 @@ def diff(
     With `ignore_shards=True`, the files of the tensors are not compared. The errors are those of `inspect`.
     """
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
-    return Call("diff", settings, _name(before), _name(after), ignore_shards, convert=to_diff)
+    return Call("diff", settings, source_name(before), source_name(after), ignore_shards, convert=to_diff)
 
 
-def _name(source: str | os.PathLike[str]) -> tuple[str, str]:
+def source_name(source: str | os.PathLike[str]) -> tuple[str, str]:
     """Returns a source and its name in results. `"gpt2"` is a repository, and `Path("gpt2")` a local folder."""
     text, name = source, source
     if isinstance(source, os.PathLike):
@@ -140,7 +140,7 @@ def get_safetensors_metadata(
     if repo_type not in (None, "model"):
         repo_id = f"{repo_type}s/{repo_id}"
     settings: Settings = {"token": token, "timeout": timeout}
-    return Call("inspect", settings, _name(repo_id), revision, None, None, "exact", True, False, [], True, convert=to_repo_metadata)
+    return Call("inspect", settings, source_name(repo_id), revision, None, None, "exact", True, False, [], True, convert=to_repo_metadata)
 
 
 def read(repos: Any, **settings: Unpack[Settings]) -> Call[pyarrow.RecordBatch]:

@@ -26,6 +26,7 @@ use crate::clients::{Clients, Request, lock, timeout};
 use crate::edit::EditArguments;
 use crate::help::{CallError, Help, NamedSource, about};
 use crate::memory::memory_options;
+use crate::tensors::TensorStream;
 
 /// The time that calls have to end when the interpreter exits.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -193,6 +194,37 @@ impl Engine {
             let (before, after) = tokio::try_join!(read(0, &before), read(1, &after))?;
             to_json(&Diff::new(&before, &after, ignore_shards)).map_err(CallError::from)
         })
+    }
+
+    /// Selects tensors of a source to read. The result is the stream of their data.
+    #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
+    fn open_tensors(
+        &self,
+        request: Request,
+        source: NamedSource,
+        names: Vec<String>,
+        revision: Option<String>,
+        path: Option<String>,
+        weights: Option<String>,
+        max_memory: Option<u64>,
+    ) -> PyResult<NativeCall> {
+        let timeout = timeout(request.timeout)?;
+        self.start(request, vec![source.clone()], move |client, _| async move {
+            let model = model(&client, &source, timeout).map_err(about(0))?;
+            let model = model.revision(revision.as_deref()).path(path.as_deref());
+            TensorStream::open(model.format(weights.as_deref()), names, max_memory).await
+        })
+    }
+
+    /// Reads the next tensor of a stream. The result is its name, dtype, shape and data, or None after the last one.
+    fn next_tensor(
+        &self,
+        request: Request,
+        source: NamedSource,
+        stream: &TensorStream,
+    ) -> PyResult<NativeCall> {
+        let next = stream.next();
+        self.start(request, vec![source], move |_, _| next)
     }
 
     /// Edits the metadata of local files. The result is the JSON of a list of edited files.

@@ -8,6 +8,7 @@ mod engine;
 mod error;
 mod help;
 mod memory;
+mod tensors;
 
 /// The native part of `hf_meta`.
 #[pyo3::pymodule(gil_used = false)]
@@ -20,6 +21,9 @@ mod _native {
 
     #[pymodule_export]
     use super::engine::{Engine, NativeCall};
+
+    #[pymodule_export]
+    use super::tensors::TensorStream;
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "the name of the version of a Python module")]

@@ -249,3 +249,100 @@ async fn nothing_is_read_of_files_with_equal_hashes() {
     assert_eq!((diff.identical, diff.same, diff.bytes_compared), (4, 0, 0));
     assert!(client.stats().bytes_read < 10_000);
 }
+
+/// The hash covers the data of a file, so all of its bytes are needed, even those whose values cannot be checked.
+#[tokio::test]
+async fn data_have_the_hash_that_the_metadata_state() {
+    let tensors = [("packed", Dtype::I32, &[64, 64][..]), ("w", Dtype::F8_E8M0, &[4, 64])];
+    let file = super::write_file(&tensors);
+    let data = 8 + usize::try_from(u64::from_le_bytes(file[..8].try_into().unwrap())).unwrap();
+    let hash = hex(Sha256::digest(&file[data..]));
+    let parsed = safetensors::SafeTensors::deserialize(&file).unwrap();
+    let with_hash = |hash: &str| {
+        let metadata = [("modelspec.hash_sha256".to_owned(), hash.to_owned())].into();
+        safetensors::serialize(parsed.iter(), Some(metadata)).unwrap()
+    };
+    let other = format!("0x{}", "0".repeat(64));
+    let hub = LocalHub::start([
+        Repo::new("org/right")
+            .file("model.safetensors", File::from_bytes(with_hash(&format!("0x{hash}")))),
+        Repo::new("org/wrong").file("model.safetensors", File::from_bytes(with_hash(&other))),
+        Repo::new("org/none").file("model.safetensors", File::from_bytes(with_hash("abc"))),
+    ])
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local = folder.path().join("x.safetensors");
+    fs::write(&local, with_hash(&other)).unwrap();
+    let local = local.display().to_string();
+    let message = format!(
+        "model.safetensors` do not have the SHA-256 in `modelspec.hash_sha256`, but 0x{hash}"
+    );
+    for (source, part, is_wrong) in [
+        ("org/right", "all", false),
+        ("org/none", "all", false),
+        ("org/wrong", "sample", false),
+        ("org/wrong", "all", true),
+        (&local, "all", true),
+    ] {
+        let ran = run(&hub, &["verify", &format!("--values={part}"), source]);
+        let is_found = ran
+            .stdout
+            .contains(&message.replace("model.", if source == local { "x." } else { "model." }));
+        assert_eq!(
+            (is_found, ran.code),
+            (is_wrong, i32::from(is_wrong)),
+            "{source}: {}",
+            ran.stdout
+        );
+    }
+    let report = client(&hub).model("org/wrong").check_values(ValueCheck::All).await.unwrap();
+    // Only the values of one tensor were checked.
+    assert_eq!((report.tensors, report.bytes_checked, report.findings.len()), (1, 256, 1));
+}
+
+/// Returns a pipeline with a component whose values are invalid.
+fn pipeline(vae: &Values) -> Repo {
+    let index = serde_json::json!({
+        "_class_name": "FluxPipeline",
+        "text_encoder": ["transformers", "CLIPTextModel"],
+        "vae": ["diffusers", "AutoencoderKL"],
+    });
+    let sound = || File::from_bytes(Values::new().file());
+    let repo = Repo::new("org/pipeline")
+        .file("model_index.json", File::from_bytes(index.to_string()))
+        .file("text_encoder/model.safetensors", sound())
+        .file("vae/diffusion_pytorch_model.safetensors", File::from_bytes(vae.file()));
+    ["text_encoder", "vae"].iter().fold(repo, |repo, folder| {
+        repo.file(&format!("{folder}/config.json"), File::from_bytes("{}"))
+    })
+}
+
+/// The tensors of the components have the same names.
+#[tokio::test]
+async fn the_values_of_all_components_are_checked_and_headers_are_read_once() {
+    let mut vae = Values::new();
+    vae.bias[7] = f32::NAN;
+    let hub = LocalHub::start([pipeline(&vae)]).unwrap();
+    let model = client(&hub).model("org/pipeline");
+    let plain = model.verify().await.unwrap();
+    let requests = hub.log().len();
+    for check in [ValueCheck::Sample, ValueCheck::All] {
+        hub.clear_log();
+        let report = model.verify().values(check).await.unwrap();
+        let values = report.values.as_ref().unwrap();
+        assert_eq!((values.tensors, values.unchecked, &values.reason), (8, 0, &None));
+        let is_nan = |found: &Finding| matches!(found, Finding::InvalidValues { .. });
+        let found = report.sets.iter().map(|set| set.findings.iter().any(is_nan));
+        let paths = report.sets.iter().map(|set| set.path.to_string());
+        let found: Vec<_> = paths.zip(found).collect();
+        let expected = [
+            ("text_encoder/model.safetensors".to_owned(), false),
+            ("vae/diffusion_pytorch_model.safetensors".to_owned(), true),
+        ];
+        assert_eq!(found, expected);
+        // Each range is a request to the Hub and one to the CDN.
+        let more = usize::try_from(2 * values.ranges).unwrap();
+        assert_eq!(hub.log().len(), requests + more, "{check}");
+    }
+    assert!(plain.values.is_none());
+}

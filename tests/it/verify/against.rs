@@ -101,6 +101,20 @@ fn a_list_is_written_and_read_without_network() {
         CommandOutput::new(command.args(["verify", &local, "--manifest", &list, "--offline"]))
     };
     assert!(offline(&local).data().contains("same: 3 files"));
+    // A list of another program may have hashes in capitals.
+    let text = fs::read_to_string(&list).unwrap();
+    let capitals = FILES.iter().fold(text.clone(), |text, (path, content)| {
+        let hashes = [
+            hex(Sha256::digest(content)),
+            hex(Sha1::digest(format!("blob {}\0{content}", content.len()))),
+        ];
+        assert!(hashes.iter().any(|hash| text.contains(hash)), "{path}");
+        hashes.iter().fold(text, |text, hash| text.replace(hash, &hash.to_uppercase()))
+    });
+    assert_ne!(capitals, text);
+    fs::write(&list, capitals).unwrap();
+    assert!(offline(&local).data().contains("same: 3 files"));
+    fs::write(&list, text).unwrap();
     fs::write(local.join("config.json"), "[]").unwrap();
     let failed = offline(&local);
     assert_eq!(failed.code, 1);

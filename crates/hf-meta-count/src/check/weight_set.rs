@@ -21,6 +21,7 @@ use hf_meta_format::formats::{Format, Formats, Headers, RepoPath, all_tensors, c
 
 /// A weight set whose headers have been read, as far as that was possible.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct SetCheck {
     /// The result so far. The caller adds the findings about files that it reads.
     pub set: VerifiedSet,
@@ -29,6 +30,8 @@ pub struct SetCheck {
     /// `true` if the loader builds the base model of the configured class. See
     /// [`ListedWeights::builds_base`](hf_meta_format::formats::weight_sets::ListedWeights::builds_base).
     pub builds_base: bool,
+    /// `true` to keep the headers in the result, so that values can be read.
+    pub keeps_headers: bool,
     is_complete: bool,
     assembly: ReportBuilder,
 }
@@ -56,7 +59,8 @@ impl SetCheck {
         set.findings.extend(check_shard_numbers(shards));
         let unindexed = unindexed.iter().map(|shard| clip(shard.as_str()));
         set.findings.extend(bounded(unindexed.map(|shard| Finding::UnindexedShard { shard })));
-        Self { set, needs_config, builds_base: false, is_complete, assembly }
+        let (builds_base, keeps_headers) = (false, false);
+        Self { set, needs_config, builds_base, keeps_headers, is_complete, assembly }
     }
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
@@ -104,7 +108,7 @@ impl SetCheck {
         self.count(&built, hub);
         let counted = built.counted.as_ref().ok().filter(|_| self.is_complete);
         let weight_bytes = counted.map(|(_, breakdown)| breakdown.model_bytes());
-        let BuiltReport { builder, adapter, .. } = built;
+        let BuiltReport { mut builder, adapter, .. } = built;
         if adapter.is_some() {
             self.check_adapter(config, &builder.headers);
         }
@@ -132,6 +136,9 @@ impl SetCheck {
         let fetch = FetchStats { weight_bytes: builder.file_bytes, ..FetchStats::default() };
         let is_peft = adapter.as_deref().map(|adapter| adapter.format == "peft");
         let loader = loader(&set.path, config, &builder.headers, is_peft);
+        if self.keeps_headers {
+            set.keep_headers(take(&mut builder.headers));
+        }
         let sets = vec![set];
         VerifyReport { loader, filepaths, sets, adapter, fetch, ..VerifyReport::default() }
     }
@@ -150,15 +157,14 @@ impl SetCheck {
 
     /// Checks what headers contain besides tensors: whitespace in front of the JSON, and metadata.
     fn check_texts(&mut self, headers: &Headers) {
-        let path = &self.set.path;
-        // The names of shards are relative to their index.
-        let named = |file: &RepoPath| if file == path { file.clone() } else { path.sibling(file) };
+        let named = |file: &RepoPath| self.set.named(file);
         let spaces = headers.iter().filter(|(_, header)| header.has_leading_space);
         let spaces =
             spaces.map(|(file, _)| Finding::LeadingSpace { file: clip(named(file).as_str()) });
-        self.set.findings.extend(bounded(spaces));
+        let spaces = bounded(spaces);
         let headers = headers.iter().map(|(file, header)| (named(file), header));
-        self.set.findings.extend(check_metadata(headers, self.set.loader));
+        let metadata = check_metadata(headers, self.set.loader);
+        self.set.findings.extend(spaces.into_iter().chain(metadata));
     }
 
     /// Adds the findings about the headers and the count. Adds the count if it is right.

@@ -178,6 +178,10 @@ findings! {
     Error InvalidValues { tensor: String, value: &'static str, found: u64, read: u64, first: u64 }
     "tensor `{tensor}` has {value} values: {found} of {read} values read, the first at index {first}", found = thousands(*found), read = thousands(*read);
 
+    /// The data of a file are not those whose hash its metadata state. Only reported with `--values=all`.
+    Error WrongDataHash { file: String, found: String }
+    "the data of `{file}` do not have the SHA-256 in `modelspec.hash_sha256`, but 0x{found}";
+
     /// The values of a matrix contain no information, or scales are negative or zero. Only reported with `--values`.
     Warning SuspiciousValues { tensor: String, reason: &'static str, found: u64, read: u64, first: u64 } "tensor `{tensor}` has {reason}: {found} of {read} values read, the first at index {first}", found = thousands(*found), read = thousands(*read);
 
@@ -464,16 +468,6 @@ pub enum Severity {
     Warning,
     /// Weights are invalid, missing or duplicated, or could not be checked.
     Error,
-}
-
-/// Returns the first 1,000 findings and the number of the others, because a file can cause millions.
-pub fn bounded(mut findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
-    const MAX_FINDINGS: usize = 1_000;
-
-    let mut listed: Vec<_> = findings.by_ref().take(MAX_FINDINGS).collect();
-    let more = findings.count() as u64;
-    listed.extend((more > 0).then_some(Finding::MoreFindings { findings: more }));
-    listed
 }
 
 /// Returns the effect of an unusable configuration on the count. The description of an adapter has none.

@@ -1,6 +1,7 @@
 //! The results of a call: counts, findings, and views of them.
 
 pub(crate) mod adapter;
+mod bounded;
 pub mod diff;
 mod engine;
 mod finding;
@@ -24,8 +25,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::adapter::Adapter;
+pub use self::bounded::bounded;
 pub use self::engine::{EngineReason, EngineReasonCode, EngineReport};
-pub use self::finding::{Finding, Mismatch, MismatchKind, Severity, bounded};
+pub use self::finding::{Finding, Mismatch, MismatchKind, Severity};
 pub(crate) use self::loader::StatedLoader;
 pub use self::plan::{Plan, RangeRequest};
 pub use self::values::{ValueCheck, ValueReport};

@@ -32,7 +32,8 @@ pub struct ValueReport {
     pub check: ValueCheck,
     /// The number of tensors of which values were checked.
     pub tensors: u64,
-    /// The number of tensors that were not checked: packed words and quantized types, and those that a sample left out.
+    /// The number of tensors that were not checked: packed words and quantized types, files that cannot be read by range,
+    /// and tensors that a sample left out.
     pub unchecked: u64,
     /// The number of bytes of values that were checked.
     pub bytes_checked: u64,
@@ -43,7 +44,7 @@ pub struct ValueReport {
     /// The reason why no values were checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The findings. `VerifyReport::add_values` moves them to the first set.
+    /// The findings; empty in a `VerifyReport`, whose sets have them.
     #[serde(skip)]
     pub findings: Vec<Finding>,
 }

@@ -6,7 +6,10 @@ use super::{Adapter, EngineReport, FetchStats, Finding, Severity, StatedLoader, 
 use crate::memory::{CacheError, CacheSpec};
 use hf_meta_format::CommitSha;
 use hf_meta_format::formats::weight_sets::{IncompleteShards, WeightSet};
-use hf_meta_format::formats::{HeaderErrorKind, RepoPath, clip};
+use hf_meta_format::formats::{FileHeader, HeaderErrorKind, RepoPath, clip};
+
+/// The maximum memory of the headers that are kept for all sets, in bytes. Values of further sets are not checked.
+const MAX_KEPT_HEADERS: usize = 500_000_000;
 
 /// The result of verifying weight sets, returned by `Model::verify`. The numbers and the findings cover all of them.
 ///
@@ -78,6 +81,8 @@ pub struct VerifiedSet {
     pub(crate) weight_bytes: Option<u64>,
     /// The loader that the configuration next to the weights states.
     pub(crate) loader: Option<StatedLoader>,
+    /// The headers of the valid files, if they are kept.
+    pub(crate) headers: Vec<(RepoPath, FileHeader)>,
 }
 
 /// The comparison of the tensors with `config.json`, or the reason why there is none.
@@ -133,7 +138,19 @@ impl VerifiedSet {
             cache: None,
             weight_bytes: None,
             loader: None,
+            headers: Vec::new(),
         }
+    }
+
+    /// Returns the path of a file of the set. The names of shards are relative to their index.
+    pub(crate) fn named(&self, file: &RepoPath) -> RepoPath {
+        if *file == self.path { file.clone() } else { self.path.sibling(file) }
+    }
+
+    /// Keeps the headers of the valid files.
+    pub(crate) fn keep_headers(&mut self, headers: Vec<(RepoPath, FileHeader)>) {
+        let named = headers.into_iter().map(|(file, header)| (self.named(&file), header));
+        self.headers = named.collect();
     }
 }
 
@@ -157,13 +174,17 @@ impl VerifyReport {
         }
     }
 
-    /// Adds the report of a check of values. Moves its findings to the first set.
-    pub fn add_values(&mut self, mut values: ValueReport) {
-        let findings = std::mem::take(&mut values.findings);
-        if let Some(set) = self.sets.first_mut() {
+    /// Adds the report of a check of values, and its findings about each set.
+    pub fn add_values(&mut self, values: ValueReport, findings: Vec<Vec<Finding>>) {
+        for (set, findings) in self.sets.iter_mut().zip(findings) {
             set.findings.extend(findings);
         }
         self.values = Some(Box::new(values));
+    }
+
+    /// Takes the headers of the valid files of each set; empty if they were not kept.
+    pub fn take_headers(&mut self) -> Vec<Vec<(RepoPath, FileHeader)>> {
+        self.sets.iter_mut().map(|set| std::mem::take(&mut set.headers)).collect()
     }
 
     /// Adds the result of other sets. After the first one, content that is not a model, such as an importance matrix or a
@@ -177,6 +198,14 @@ impl VerifyReport {
         self.loader = self.loader.or(other.loader.filter(|_| self.sets.is_empty()));
         self.adapter = self.adapter.take().or(other.adapter.filter(|_| self.sets.is_empty()));
         self.sets.extend(other.sets);
+        let mut left = MAX_KEPT_HEADERS;
+        for set in &mut self.sets {
+            let memory = set.headers.iter().map(|(_, header)| header.tensors().memory());
+            match left.checked_sub(memory.sum()) {
+                Some(rest) => left = rest,
+                None => set.headers.clear(),
+            }
+        }
     }
 
     /// Returns all findings, in the order of the sets.

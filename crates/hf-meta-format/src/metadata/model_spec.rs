@@ -247,6 +247,12 @@ impl ModelSpec {
         self.invalid.iter()
     }
 
+    /// Returns the SHA-256 hash of the data that the metadata state, as 64 hexadecimal digits in lower case.
+    pub fn data_hash(&self) -> Option<String> {
+        let Some(ModelSpecValue::Text(hash)) = self.get("hash_sha256") else { return None };
+        Some(hash.trim().strip_prefix("0x")?.to_ascii_lowercase())
+    }
+
     /// Returns the description of the thumbnail.
     pub fn thumbnail(&self) -> Option<ThumbnailSummary> {
         match self.get("thumbnail") {

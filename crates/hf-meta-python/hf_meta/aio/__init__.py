@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _edit, _inspect
 from .._calls import BatchProgress, awaitable
 from .._lists import tables
+from .._tensors import read_tensors_async as read_tensors
 from . import census
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from .._calls import Settings
 
-__all__ = ["census", "diff", "edit_metadata", "get_safetensors_metadata", "inspect", "read", "read_batches", "verify"]
+__all__ = ["census", "diff", "edit_metadata", "get_safetensors_metadata", "inspect", "read", "read_batches", "read_tensors", "verify"]
 
 inspect = awaitable(_inspect.inspect, __name__)
 verify = awaitable(_inspect.verify, __name__)
