@@ -156,7 +156,9 @@ fn an_answer_costs_no_request() {
     let paths = |args: &[&str]| -> BTreeSet<String> {
         hub.clear_log();
         run(&hub, &[&["verify", "org/llama"], args].concat());
-        hub.log().into_iter().map(|request| request.path).collect()
+        // The index is requested in advance, and the request ends early if there is none.
+        let paths = hub.log().into_iter().map(|request| request.path);
+        paths.filter(|path| !path.ends_with(".index.json")).collect()
     };
     let (plain, answered) = (paths(&[]), paths(&["--engine", "vllm", "--gpu", "h100"]));
     assert!(answered.len() > 3 && answered.is_subset(&plain), "{answered:?}");

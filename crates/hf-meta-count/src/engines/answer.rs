@@ -49,9 +49,11 @@ impl EngineModel<'_> {
         reasons.extend(
             fit.filter(|found| !(has_heads && found.code == EngineReasonCode::Parallelism)),
         );
-        // Stable, so that each group keeps the order in which an engine would notice.
-        reasons.sort_by_key(|reason| reason.loads.is_none());
-        let is_excluded = reasons.iter().any(|reason| reason.loads == Some(false));
+        // Each group keeps the order in which an engine would notice.
+        let (mut reasons, unknown): (Vec<_>, Vec<_>) =
+            reasons.into_iter().partition(|reason| reason.loads.is_some());
+        let is_excluded = !reasons.is_empty();
+        reasons.extend(unknown);
         let loads = if is_excluded { Some(false) } else { reasons.is_empty().then_some(true) };
         EngineReport {
             name: engine.name,
@@ -219,7 +221,8 @@ impl Check<'_> {
             return Some(EngineReason::excluded(EngineReasonCode::Architecture, text));
         }
         let mut known = others("architecture", first, engine);
-        known.extend(others("model_type", model_type, engine));
+        let types = others("model_type", model_type, engine);
+        known.extend(types.into_iter().filter(|other| !known.contains(other)).collect::<Vec<_>>());
         Some(self.missing(first, known))
     }
 
@@ -235,9 +238,7 @@ impl Check<'_> {
     }
 
     /// Returns the reason that the engine does not have a model, which others have.
-    fn missing(&self, name: &str, mut others: Vec<&'static str>) -> EngineReason {
-        others.sort_unstable();
-        others.dedup();
+    fn missing(&self, name: &str, others: Vec<&'static str>) -> EngineReason {
         let (name, engine) = (clip(name), self.engine());
         if self.keys.has_code && self.options.engine != Engine::MlxLm {
             let text = format!("{name} is code in the repository, which was not read");

@@ -87,7 +87,7 @@ fn engines_differ_in_their_architectures() {
             "bloom",
             "sglang",
             Some(false),
-            "sglang 0.5.23 has no BloomForCausalLM; transformers and vllm have it",
+            "sglang 0.5.23 has no BloomForCausalLM; vllm and transformers have it",
         ),
     ];
     for (class, model_type, engine, loads, message) in cases {

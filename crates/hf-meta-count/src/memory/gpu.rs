@@ -157,10 +157,14 @@ fn nearest(wanted: &str) -> Vec<&'static str> {
     if wanted.len() > MAX_LENGTH {
         return Vec::new();
     }
-    let mut names: Vec<_> =
-        names_of("gpu").map(|name| (distance(wanted, &plain(name)), name.len(), name)).collect();
-    names.sort_unstable();
-    names.into_iter().take(NEAREST).map(|(.., name)| name).collect()
+    let mut found = Vec::new();
+    while found.len() < NEAREST {
+        let names = names_of("gpu").filter(|name| !found.contains(name));
+        let nearest = names.min_by_key(|name| (distance(wanted, &plain(name)), name.len(), *name));
+        let Some(nearest) = nearest else { break };
+        found.push(nearest);
+    }
+    found
 }
 
 /// Returns the number of characters to insert, delete or replace between two names.
