@@ -184,6 +184,7 @@ pub mod metadata {}
 /// [errors]: crate::docs::errors
 /// [install]: crate::docs::install
 /// [metadata]: crate::docs::metadata
+/// [tensors]: crate::docs::tensors
 #[doc = include_str!("python.md")]
 pub mod python {}
 
