@@ -49,7 +49,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Badge(BadgeArgs),
-    Verify(VerifyArgs),
+    Verify(Box<VerifyArgs>),
     Diff(DiffArgs),
     Get(GetArgs),
     #[cfg(feature = "census")]

@@ -25,7 +25,7 @@ use tokio::task::{AbortHandle, JoinError};
 use crate::clients::{Clients, Request, lock, timeout};
 use crate::edit::EditArguments;
 use crate::help::{CallError, Help, NamedSource, about};
-use crate::memory::memory_options;
+use crate::memory::{engine_options, memory_options};
 use crate::tensors::TensorStream;
 
 /// The time that calls have to end when the interpreter exits.
@@ -150,6 +150,7 @@ impl Engine {
 
     /// Verifies a source, and an adapter with its base model. The result is the JSON of `hf-meta verify --json`.
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
+    #[expect(clippy::needless_pass_by_value, reason = "a list of Python is owned")]
     fn verify(
         &self,
         request: Request,
@@ -159,7 +160,9 @@ impl Engine {
         weights: Option<String>,
         all: bool,
         base: Option<NamedSource>,
+        options: Vec<(String, String)>,
     ) -> PyResult<NativeCall> {
+        let options = engine_options(&options)?;
         let timeout = timeout(request.timeout)?;
         let sources = [source.clone()].into_iter().chain(base.clone()).collect();
         self.start(request, sources, move |client, _| async move {
@@ -168,7 +171,8 @@ impl Engine {
             let model = model(&client, &source, timeout).map_err(about(0))?;
             let model = model.format(weights.as_deref());
             let model = model.revision(revision.as_deref()).path(path.as_deref());
-            let mut report = model.verify().all_sets(all).await.map_err(about(0))?;
+            let mut report =
+                model.verify().all_sets(all).engine(options).await.map_err(about(0))?;
             if let Some(base) = base {
                 report.check_base(&base.inspect().await.map_err(about(1))?);
             }

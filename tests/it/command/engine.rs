@@ -142,7 +142,7 @@ fn exit_codes_and_first_reasons() {
         let engine = &document["engine"];
         let first = engine["reasons"][0]["code"].as_str().unwrap_or_default();
         assert_eq!((output.code, &engine["loads"], first), (code, &loads, reason), "{case}");
-        assert_eq!(engine["memory"]["engine"].is_string(), true, "{case}");
+        assert!(engine["memory"]["engine"].is_string(), "{case}");
     }
     let gated = run(&hub, &["verify", "org/gated", "--engine", "vllm"]);
     assert_eq!(gated.code, 3);

@@ -186,7 +186,7 @@ impl Check<'_> {
         if entry(kind, name, self.engine.name).is_some() {
             return None;
         }
-        Some(self.missing(name, others(kind, name, self.engine.name)))
+        Some(self.missing(name, &others(kind, name, self.engine.name)))
     }
 
     fn without_key(&self, key: &str) -> EngineReason {
@@ -199,8 +199,7 @@ impl Check<'_> {
         let (engine, classes) = (self.engine.name, &self.keys.classes);
         let Some(first) = classes.first() else { return Some(self.without_key("architectures")) };
         let found = |class: &String| entry("architecture", class, engine);
-        let is_current = |entry: &Entry| entry.until.is_none() && !entry.needs_plugin;
-        if classes.iter().filter_map(found).any(|entry| is_current(&entry))
+        if classes.iter().filter_map(found).any(|entry| entry.former.is_none())
             || engine == "vllm" && classes.iter().any(|class| is_converted(class))
         {
             return self.configuration_code();
@@ -212,8 +211,9 @@ impl Check<'_> {
             let text = format!("{} has no {}; {text}", self.engine(), clip(first));
             return Some(EngineReason::unknown(EngineReasonCode::Architecture, text));
         }
-        if let Some(former) = found(first).filter(|_| !self.keys.has_code) {
-            let text = match former.until {
+        let former = found(first).and_then(|entry| entry.former);
+        if let Some(former) = former.filter(|_| !self.keys.has_code) {
+            let text = match former.strip_prefix("until-") {
                 Some(version) => format!("until version {version}"),
                 None => "in a plugin".to_owned(),
             };
@@ -223,7 +223,7 @@ impl Check<'_> {
         let mut known = others("architecture", first, engine);
         let types = others("model_type", model_type, engine);
         known.extend(types.into_iter().filter(|other| !known.contains(other)).collect::<Vec<_>>());
-        Some(self.missing(first, known))
+        Some(self.missing(first, &known))
     }
 
     /// Returns the reason that the configuration is code in the repository, although the model is not.
@@ -238,22 +238,17 @@ impl Check<'_> {
     }
 
     /// Returns the reason that the engine does not have a model, which others have.
-    fn missing(&self, name: &str, others: Vec<&'static str>) -> EngineReason {
+    fn missing(&self, name: &str, others: &[&str]) -> EngineReason {
         let (name, engine) = (clip(name), self.engine());
         if self.keys.has_code && self.options.engine != Engine::MlxLm {
             let text = format!("{name} is code in the repository, which was not read");
             return EngineReason::unknown(EngineReasonCode::RemoteCode, text);
         }
         let code = EngineReasonCode::Architecture;
-        match listed(&others) {
-            Some(others) => {
-                EngineReason::excluded(code, format!("{engine} has no {name}; {others}"))
-            }
-            None => {
-                let text = format!("no engine in the table has {name} ({engine})");
-                EngineReason::unknown(code, text)
-            }
+        if let Some(others) = listed(others) {
+            return EngineReason::excluded(code, format!("{engine} has no {name}; {others}"));
         }
+        EngineReason::unknown(code, format!("no engine in the table has {name} ({engine})"))
     }
 
     fn method(&self) -> Option<EngineReason> {
@@ -326,7 +321,7 @@ fn is_converted(class: &str) -> bool {
     suffixes().filter_map(|suffix| class.strip_suffix(suffix)).any(|stem| {
         suffixes().any(|suffix| {
             let found = entry("architecture", &format!("{stem}{suffix}"), "vllm");
-            found.is_some_and(|found| found.until.is_none() && !found.needs_plugin)
+            found.is_some_and(|found| found.former.is_none())
         })
     })
 }

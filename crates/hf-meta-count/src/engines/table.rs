@@ -13,9 +13,8 @@ pub(super) struct Entry {
     pub(super) runs_on_amd: bool,
     pub(super) is_deprecated: bool,
     pub(super) has_backend: bool,
-    /// The last version that registered the name.
-    pub(super) until: Option<&'static str>,
-    pub(super) needs_plugin: bool,
+    /// `plugin`, or the last version that registered the name, as in `until-1.2.0`.
+    pub(super) former: Option<&'static str>,
 }
 
 /// An engine of the table: its version, date and formats.
@@ -63,11 +62,10 @@ pub(super) fn entry(kind: &str, name: &str, engine: &str) -> Option<Entry> {
             "rocm" => entry.runs_on_amd = true,
             "deprecated" => entry.is_deprecated = true,
             "backend" => entry.has_backend = true,
-            "plugin" => entry.needs_plugin = true,
-            mark => {
-                entry.capability = mark.parse().ok().or(entry.capability);
-                entry.until = mark.strip_prefix("until-").or(entry.until);
-            }
+            mark => match mark.parse() {
+                Ok(capability) => entry.capability = Some(capability),
+                Err(_) => entry.former = Some(mark),
+            },
         }
     }
     entry.alias = word.split_once('=').map(|(_, alias)| alias);

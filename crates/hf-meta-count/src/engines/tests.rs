@@ -2,7 +2,10 @@ use super::EngineModel;
 use crate::memory::{CacheSpec, Memory, MemoryOptions};
 use crate::results::EngineReport;
 
-fn options(given: &[(&str, &str)]) -> MemoryOptions {
+/// The names and values of options.
+type Given<'a> = &'a [(&'a str, &'a str)];
+
+fn options(given: Given<'_>) -> MemoryOptions {
     let mut options = MemoryOptions::default();
     for (name, value) in given {
         options.set(name, value).unwrap();
@@ -190,7 +193,7 @@ fn methods_need_an_engine_and_a_gpu() {
 
 #[test]
 fn memory_and_heads_decide() {
-    let cases: [(u64, &[(&str, &str)], _, &str); 7] = [
+    let cases: [(u64, Given<'_>, _, &str); 7] = [
         (16_000_000_000, &[("gpu", "h100")], Some(true), ""),
         (
             16_000_000_000,
@@ -244,12 +247,14 @@ fn several_gpus_of_other_engines_are_bounds() {
 
 #[test]
 fn options_that_contradict_each_other_are_sentences() {
-    let finish = |given: &[(&str, &str)]| {
+    let finish = |given: Given<'_>| {
         let mut options = MemoryOptions::default();
-        given.iter().for_each(|(name, value)| options.set(name, value).unwrap());
+        for (name, value) in given {
+            options.set(name, value).unwrap();
+        }
         options.finish().unwrap_err()
     };
-    let cases: [(&[(&str, &str)], &str); 4] = [
+    let cases: [(Given<'_>, &str); 4] = [
         (
             &[("gpu", "h100"), ("budget", "80GB")],
             "a GPU has a memory, so no other one can be given",

@@ -14,7 +14,7 @@ const NEAREST: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GpuVendor {
-    /// AMD, with ROCm.
+    /// AMD, with `ROCm`.
     Amd,
     /// Apple, with Metal.
     Apple,
