@@ -64,8 +64,14 @@ impl HeaderParser for Parser {
             size - 8..size
         } else if start > 0 && end == size {
             let length = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-            let begin = start.checked_sub(length).filter(|at| *at >= 8 && length <= self.limit);
-            begin.ok_or_else(|| error("the metadata is too long"))?..start
+            if length > self.limit {
+                return Err(HeaderError::new(
+                    HeaderErrorKind::TooLarge,
+                    "the metadata is too long",
+                ));
+            }
+            let begin = start.checked_sub(length).filter(|at| *at >= 8);
+            begin.ok_or_else(|| error("the metadata does not fit into the file"))?..start
         } else if start > 0 {
             return header(bytes, start..end, size).map(Step::Done);
         } else {

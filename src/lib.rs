@@ -146,11 +146,10 @@ pub use hf_meta_format::{
 };
 pub use hf_meta_inspect::{
     Error, ErrorKind, HttpError, HttpErrorKind, HubCacheMiss, HubError, QuantizationNotFound,
-    RangeBytes,
 };
 
 pub use self::{
-    backends::FileStore,
+    backends::{FileStore, RangeBytes},
     base::Progress,
     base::budget::{Budget, Demand, LargeCallLimit},
     base::meter::{CallMeter, ClientStats},

@@ -5,12 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use futures::future::{BoxFuture, FutureExt};
 use hf_meta_format::formats::RepoPath;
-use hf_meta_inspect::{Listing, OpenIndex, RangeBytes};
+use hf_meta_inspect::{Listing, OpenIndex};
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use super::source::{self, Fetch, Fetched, FileSource, ListFuture};
 use super::web;
+use crate::base::FilePart;
 use crate::error::{Error, ErrorKind};
 use crate::http::{Http, HttpError, ResponseChain};
 use crate::hub::{
@@ -34,7 +35,7 @@ pub(crate) struct HubRepo {
 }
 
 impl FileSource for HubRepo {
-    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, FilePart> {
         async move {
             let read = self.http.read_range(&self.url(path), &range).await;
             self.fetched(|| self.file_name(path), read)

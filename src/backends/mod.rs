@@ -22,8 +22,8 @@ use std::sync::Arc;
 pub(crate) use self::hub::HubRepo;
 pub(crate) use self::snapshot::{CachedCommit, OfflineRepo};
 pub(crate) use self::source::FileSource;
-pub use self::store::FileStore;
-pub(crate) use self::store::{StoreFolder, local_folder};
+pub use self::store::{FileStore, RangeBytes};
+pub(crate) use self::store::{FileVersions, StoreFolder, local_folder};
 pub(crate) use self::web::{WebFolder, explain};
 use crate::hub::CommitSha;
 

@@ -20,12 +20,13 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt, ready};
 use hf_meta_format::formats::RepoPath;
 use hf_meta_format::formats::weight_sets::{ListedFile, WeightSet};
-use hf_meta_inspect::{Listing, Loaded, OpenIndex, RangeBytes};
+use hf_meta_inspect::{Listing, Loaded, OpenIndex};
 use serde::Deserialize;
 use tokio::fs;
 
 use super::source::{Fetch, Fetched, FileSource, ListFuture};
 use super::{HubRepo, Origin, store};
+use crate::base::FilePart;
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::base::budget::CallBudget;
 use crate::cache::HeaderBytes;
@@ -136,7 +137,7 @@ impl Snapshot {
 }
 
 impl FileSource for OfflineRepo {
-    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, FilePart> {
         async move {
             let (commit, file) = self.file(path).await?;
             let read = store::read_range(&file, range).await;
@@ -213,7 +214,7 @@ fn not_cached(file: String) -> Error {
 }
 
 impl FileSource for CachedCommit {
-    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, FilePart> {
         async move {
             let missing = || not_cached(self.file_name(path));
             let file = self.bytes.headers.file(path).ok_or_else(missing)?;

@@ -8,11 +8,11 @@ use futures::channel::oneshot;
 use futures::future::{BoxFuture, Either, FutureExt, select};
 use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
 use hf_meta_format::formats::{Formats, RepoPath};
-use hf_meta_inspect::{Listing, Loaded, OpenIndex, RangeBytes};
+use hf_meta_inspect::{Listing, Loaded, OpenIndex};
 use tracing::Instrument;
 use url::Url;
 
-use crate::base::lock;
+use crate::base::{FilePart, lock};
 use crate::error::Error;
 use crate::http::{Http, HttpError, PartialFile, ResponseChain};
 use crate::hub::CommitSha;
@@ -44,7 +44,7 @@ pub(crate) type ListFuture<'a> = BoxFuture<'a, Result<Option<Listing>, Error>>;
 pub(crate) trait FileSource: Debug + Send + Sync {
     /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be
     /// longer if the range starts at byte 0.
-    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes>;
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, FilePart>;
 
     /// Reads a whole file of at most `limit` bytes.
     fn load<'a>(&'a self, path: &'a RepoPath, limit: u64) -> Fetch<'a, Vec<u8>> {

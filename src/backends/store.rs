@@ -1,20 +1,23 @@
 //! A store that the caller implements, and a local folder as a store.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{self, ErrorKind, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
-use hf_meta_format::formats::RepoPath;
 use hf_meta_format::formats::weight_sets::ListedFile;
-use hf_meta_inspect::{Listing, RangeBytes};
+use hf_meta_format::formats::{RepoPath, clip};
+use hf_meta_inspect::Listing;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::source::{Fetch, Fetched, FileSource, ListFuture};
 use crate::base::meter::CallMeter;
+use crate::base::{FilePart, lock};
 use crate::error::Error;
 
 /// A store of files other than a Hub, such as a bucket in S3; see [`Model::store`](crate::Model::store).
@@ -43,7 +46,8 @@ use crate::error::Error;
 ///         ready(file.map(|file| {
 ///             let index = |offset: u64| usize::try_from(offset).map_or(file.len(), |at| at.min(file.len()));
 ///             let bytes = file[index(range.start)..index(range.end)].to_vec();
-///             RangeBytes { bytes, file_size: file.len() as u64 }
+///             // A bucket has an `ETag`, too: `RangeBytes::new(bytes, size).with_version(etag)`.
+///             RangeBytes::new(bytes, file.len() as u64)
 ///         }))
 ///         .boxed()
 ///     }
@@ -103,6 +107,40 @@ pub trait FileStore: Debug + Send + Sync + 'static {
     }
 }
 
+/// The bytes of a range of a file in a [`FileStore`].
+///
+/// ```
+/// use hf_meta::RangeBytes;
+///
+/// let read = RangeBytes::new(vec![8, 0, 0, 0, 0, 0, 0, 0], 352_000).with_version("\"5d41402a\"");
+/// assert_eq!((read.bytes.len(), read.file_size), (8, 352_000));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RangeBytes {
+    /// The bytes, fewer than requested only if the file ends inside the range.
+    pub bytes: Bytes,
+    /// The size of the whole file in bytes.
+    pub file_size: u64,
+    /// The version of the file, such as its `ETag`; `None` if the store has no versions.
+    pub version: Option<String>,
+}
+
+impl RangeBytes {
+    /// Creates the bytes of a range of a file without a version.
+    pub fn new(bytes: impl Into<Bytes>, file_size: u64) -> Self {
+        Self { bytes: bytes.into(), file_size, version: None }
+    }
+
+    /// Sets the version of the file. A call fails with [`Error::Changed`](crate::Error::Changed) if it reads two
+    /// versions of one file.
+    #[must_use]
+    pub fn with_version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+}
+
 /// A store that several models share.
 impl<S: FileStore + ?Sized> FileStore for Arc<S> {
     fn read_range<'a>(
@@ -125,18 +163,46 @@ impl<S: FileStore + ?Sized> FileStore for Arc<S> {
     }
 }
 
+/// The versions of the files that were read.
+pub(crate) type FileVersions = Arc<Mutex<BTreeMap<RepoPath, String>>>;
+
 /// The files of a [`FileStore`], as one call reads them.
 #[derive(Debug)]
 pub(crate) struct StoreFolder {
-    pub(crate) store: Arc<dyn FileStore>,
+    store: Arc<dyn FileStore>,
     /// The name of the store in messages.
-    pub(crate) name: String,
+    name: String,
     /// True if each read is a request to a server.
-    pub(crate) is_remote: bool,
-    pub(crate) meter: CallMeter,
+    is_remote: bool,
+    versions: FileVersions,
+    meter: CallMeter,
 }
 
 impl StoreFolder {
+    /// Creates the files of a store of the caller.
+    pub(crate) fn remote(
+        store: &Arc<dyn FileStore>,
+        name: String,
+        versions: FileVersions,
+        meter: &CallMeter,
+    ) -> Self {
+        let (store, meter) = (Arc::clone(store), meter.clone());
+        Self { store, name, is_remote: true, versions, meter }
+    }
+
+    /// Checks that a file has the version of its earlier ranges.
+    fn check_version(&self, path: &RepoPath, version: Option<String>) -> Result<(), Error> {
+        let Some(version) = version else { return Ok(()) };
+        let mut versions = lock(&self.versions);
+        let first = versions.entry(path.clone()).or_insert_with(|| version.clone());
+        if *first == version {
+            return Ok(());
+        }
+        let (file, [before, after]) = (self.file_name(path), [&*first, &version].map(|v| clip(v)));
+        let versions = format!("its version was `{before}`, then `{after}`");
+        Err(Error::Changed { message: format!("`{file}` changed while being read: {versions}") })
+    }
+
     /// Returns the error of a read. A store of the caller is usually a server, so its errors are not about this machine.
     fn failure(&self, file: String, source: io::Error) -> Error {
         if self.is_remote { Error::from_store(file, source) } else { Error::from_io(file, source) }
@@ -150,15 +216,17 @@ impl StoreFolder {
 }
 
 impl FileSource for StoreFolder {
-    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, FilePart> {
         async move {
             self.count_request();
             let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             let read = self.store.read_range(path, range).await;
-            let mut read = read.map_err(|error| self.failure(self.file_name(path), error))?;
-            read.bytes.truncate(length);
-            self.meter.count_bytes(read.bytes.len());
-            Ok(Fetched::new(read, None))
+            let read = read.map_err(|error| self.failure(self.file_name(path), error))?;
+            let RangeBytes { mut bytes, file_size, version } = read;
+            bytes.truncate(length);
+            self.meter.count_bytes(bytes.len());
+            self.check_version(path, version)?;
+            Ok(Fetched::new(FilePart { bytes: bytes.into(), file_size }, None))
         }
         .boxed()
     }
@@ -191,7 +259,8 @@ struct DiskFolder(PathBuf);
 /// Returns the files of a local folder, as one call reads them.
 pub(crate) fn local_folder(folder: PathBuf, meter: CallMeter) -> StoreFolder {
     let name = folder.display().to_string();
-    StoreFolder { store: Arc::new(DiskFolder(folder)), name, is_remote: false, meter }
+    let (store, versions) = (Arc::new(DiskFolder(folder)), FileVersions::default());
+    StoreFolder { store, name, is_remote: false, versions, meter }
 }
 
 impl FileStore for DiskFolder {
@@ -200,7 +269,12 @@ impl FileStore for DiskFolder {
         path: &'a RepoPath,
         range: Range<u64>,
     ) -> BoxFuture<'a, io::Result<RangeBytes>> {
-        async move { read_range(&self.0.join(path.as_str()), range).await }.boxed()
+        async move {
+            let FilePart { bytes, file_size } =
+                read_range(&self.0.join(path.as_str()), range).await?;
+            Ok(RangeBytes::new(bytes, file_size))
+        }
+        .boxed()
     }
 
     fn list<'a>(
@@ -213,7 +287,7 @@ impl FileStore for DiskFolder {
 
 /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. Pipes and devices are
 /// rejected, because reading them may never end.
-pub(super) async fn read_range(path: &Path, range: Range<u64>) -> io::Result<RangeBytes> {
+pub(super) async fn read_range(path: &Path, range: Range<u64>) -> io::Result<FilePart> {
     let metadata = tokio::fs::metadata(path).await?;
     if !metadata.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
@@ -222,7 +296,7 @@ pub(super) async fn read_range(path: &Path, range: Range<u64>) -> io::Result<Ran
     file.seek(SeekFrom::Start(range.start)).await?;
     let mut bytes = Vec::new();
     file.take(range.end - range.start).read_to_end(&mut bytes).await?;
-    Ok(RangeBytes { bytes, file_size: metadata.len() })
+    Ok(FilePart { bytes, file_size: metadata.len() })
 }
 
 /// Lists all files of a folder, or of its subfolder `below`. Paths are relative to the folder. Returns `None` if the

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 use hf_meta_format::formats::RepoPath;
-use hf_meta_inspect::{OpenIndex, RangeBytes};
+use hf_meta_inspect::OpenIndex;
 use tracing::{Instrument, Span, debug_span};
 use url::Url;
 
 use super::source::{self, Fetch, Fetched, FileSource, ListFuture};
+use crate::base::FilePart;
 use crate::error::{Error, ErrorKind};
 use crate::http::{Http, HttpError, HttpErrorKind, HubError, ResponseChain, SafeUrl};
 use crate::hub::{CommitSha, RepoId, Revision};
@@ -28,7 +29,7 @@ pub(crate) struct WebFolder {
 }
 
 impl FileSource for WebFolder {
-    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, RangeBytes> {
+    fn read_range<'a>(&'a self, path: &'a RepoPath, range: Range<u64>) -> Fetch<'a, FilePart> {
         async move {
             let read = self.http.read_range(&self.url(path), &range).await;
             let failed = |failure| explain(self.file_name(path), failure, None);

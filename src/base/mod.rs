@@ -38,7 +38,16 @@ pub(crate) fn random_fraction() -> f64 {
     f64::from(u16::from_ne_bytes([a, b])) / f64::from(u16::MAX)
 }
 
-/// The progress of a call, in shards.
+/// The bytes of a range of a file. They are fewer than requested only if the file ends inside the range, and more only if
+/// it starts at byte 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FilePart {
+    pub(crate) bytes: Vec<u8>,
+    /// The size of the whole file in bytes.
+    pub(crate) file_size: u64,
+}
+
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -46,9 +55,11 @@ pub struct Progress {
     pub done: usize,
     /// The number of shards; 1 for a single file.
     pub total: usize,
+    /// The number of bytes that the call has read so far, of headers and of other files.
+    pub bytes_read: u64,
 }
 
-/// A callback that is called after each shard, or after the only file.
+/// A callback that is called after each shard, or before and after the header of the only file.
 pub(crate) type OnProgress = Callback<dyn Fn(Progress) + Send + Sync>;
 
 /// A callback that is called with each header.

@@ -10,9 +10,9 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use hf_meta_format::formats::RepoPath;
 use hf_meta_format::formats::weight_sets::ListedFile;
-use hf_meta_inspect::RangeBytes;
 use serde::{Deserialize, Serialize};
 
+use crate::base::FilePart;
 use crate::hub::{CommitSha, RepoId};
 
 /// The bytes from which the parameters of a commit are counted: the header of each weight file, and whole small files
@@ -149,11 +149,11 @@ impl CachedFile<Vec<u8>> {
 
 impl CachedFile {
     /// Returns a range, truncated at the end of the cached bytes; `None` if it starts after them.
-    pub(crate) fn range(&self, range: &Range<u64>) -> Option<RangeBytes> {
+    pub(crate) fn range(&self, range: &Range<u64>) -> Option<FilePart> {
         let (start, file_size) = (range.start, self.file_size);
         let bytes = self.start.inflate_range(start..range.end.min(self.start.length))?;
         let is_behind = bytes.is_empty() && start < file_size;
-        (!is_behind).then_some(RangeBytes { bytes, file_size })
+        (!is_behind).then_some(FilePart { bytes, file_size })
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, TryFutureExt};
 use hf_meta_format::formats::weight_sets::WeightSet;
 use hf_meta_format::formats::{FileHeader, RepoPath, chain};
-use hf_meta_inspect::{Files, Listing, Loaded, OpenIndex, Part, RangeBytes, Work};
+use hf_meta_inspect::{Files, Listing, Loaded, OpenIndex, Part, Work};
 use tokio::time::timeout;
 
 use crate::backends::{CachedCommit, Origin};
 use crate::base::blocking::CallWork;
 use crate::base::budget::CallBudget;
-use crate::base::{Callback, OnHeader, OnProgress, Progress};
+use crate::base::meter::CallMeter;
+use crate::base::{Callback, FilePart, OnHeader, OnProgress, Progress};
 use crate::cache::HeaderBytes;
 use crate::error::Error;
 use crate::hub::{CommitSha, HubReportedCount, ManifestFile, RepoId};
@@ -29,6 +30,9 @@ pub(crate) struct CallFiles {
     work: CallWork,
     on_progress: Option<OnProgress>,
     on_header: Option<OnHeader>,
+    meter: CallMeter,
+    /// The number of bytes in the meter before the call, which other calls may share.
+    bytes_before: u64,
 }
 
 impl CallFiles {
@@ -36,8 +40,10 @@ impl CallFiles {
         origin: Origin,
         on_progress: Option<OnProgress>,
         on_header: Option<OnHeader>,
+        meter: CallMeter,
     ) -> Self {
-        Self { origin, work: CallWork::default(), on_progress, on_header }
+        let (work, bytes_before) = (CallWork::default(), meter.stats().bytes_read);
+        Self { origin, work, on_progress, on_header, meter, bytes_before }
     }
 
     /// Returns the same files, read from stored bytes only. The origin provides their names.
@@ -88,7 +94,7 @@ impl Files for CallFiles {
     ) -> BoxFuture<'a, Result<Part, Error>> {
         async move {
             let read = self.origin.files().read_range(path, range).await?;
-            let RangeBytes { bytes, file_size } = read.value;
+            let FilePart { bytes, file_size } = read.value;
             let (commit, sha256) = (read.commit, read.sha256);
             Ok(Part { bytes, file_size: Some(file_size), commit, sha256 })
         }
@@ -159,7 +165,8 @@ impl Files for CallFiles {
 
     fn on_progress(&self, done: usize, total: usize) -> Result<(), Error> {
         if let Some(Callback(on_progress)) = &self.on_progress {
-            on_progress(Progress { done, total });
+            let bytes_read = self.meter.stats().bytes_read.saturating_sub(self.bytes_before);
+            on_progress(Progress { done, total, bytes_read });
         }
         Ok(())
     }

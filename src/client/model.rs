@@ -11,7 +11,7 @@ use hf_meta_format::formats::weight_sets::WeightSet;
 use hf_meta_format::formats::{FileHeader, Format, RepoPath};
 
 use super::context::ClientContext;
-use crate::backends::FileStore;
+use crate::backends::{FileStore, FileVersions};
 use crate::base::budget::{Budget, LargeCallLimit};
 use crate::base::meter::CallMeter;
 use crate::base::{Callback, OnHeader, OnProgress, Progress};
@@ -45,6 +45,8 @@ pub struct Model {
     pub(super) options: ReadOptions,
     /// The store that is read instead of the Hub.
     pub(super) store: Option<Arc<dyn FileStore>>,
+    /// The versions of the store's files that all calls must agree on; `None` if each call has separate ones.
+    pub(super) versions: Option<FileVersions>,
     pub(super) on_progress: Option<OnProgress>,
     pub(super) on_header: Option<OnHeader>,
     pub(super) large_calls: Option<LargeCallLimit>,
@@ -61,6 +63,7 @@ impl Model {
             source,
             options: ReadOptions::default(),
             store: None,
+            versions: None,
             on_progress: None,
             on_header: None,
             large_calls: None,
@@ -71,7 +74,6 @@ impl Model {
 
     /// Sets the branch, tag, ref or commit to read; `main` by default. Each call resolves it to a commit once and
     /// reads all files at that commit. Only repositories have revisions: for other sources, the call fails.
-    /// `None` keeps the current revision.
     ///
     /// ```
     /// # use hf_meta_testing::{File, MockHub, Repo};
@@ -87,11 +89,34 @@ impl Model {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn revision<'a>(mut self, revision: impl Into<Option<&'a str>>) -> Self {
-        if let Some(revision) = revision.into() {
-            self.source = self.source.and_then(|source| source.with_revision(revision));
-        }
+    pub fn revision(mut self, revision: impl AsRef<str>) -> Self {
+        self.source = self.source.and_then(|source| source.with_revision(revision.as_ref()));
         self
+    }
+
+    /// Sets an option if a value is given, and otherwise returns the model as it is.
+    ///
+    /// ```
+    /// # use hf_meta_testing::{File, MockHub, Repo};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weights = File::safetensors([("w", "F32", &[2, 3][..])]);
+    /// # let hub = MockHub::start([Repo::new("org/model").file("model.safetensors", weights)])?;
+    /// # let client = hf_meta::Client::builder().endpoint(hub.endpoint()).build()?;
+    /// use hf_meta::Model;
+    ///
+    /// let (revision, path): (Option<String>, Option<&str>) = (None, Some("model.safetensors"));
+    /// let model = client.model("org/model");
+    /// let model = model.set_some(revision, Model::revision).set_some(path, Model::path);
+    /// assert_eq!(model.count().await?.parameter_total(), 6);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_some<T>(self, value: Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Some(value) => set(self, value),
+            None => self,
+        }
     }
 
     /// Sets the file to read (a weight file or an index), the folder to search, or the quantization to read from a
@@ -109,7 +134,7 @@ impl Model {
     /// 5. the only weight set at the top level
     /// 6. the only weight set
     ///
-    /// [`CountReport::other_sets`](crate::CountReport::other_sets) lists the rest. `None` keeps the current path.
+    /// [`CountReport::other_sets`](crate::CountReport::other_sets) lists the rest.
     ///
     /// ```
     /// # use hf_meta_testing::{File, MockHub, Repo};
@@ -124,10 +149,8 @@ impl Model {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn path<'a>(mut self, path: impl Into<Option<&'a str>>) -> Self {
-        if let Some(path) = path.into() {
-            self.source = self.source.and_then(|source| source.with_path(path));
-        }
+    pub fn path(mut self, path: impl AsRef<str>) -> Self {
+        self.source = self.source.and_then(|source| source.with_path(path.as_ref()));
         self
     }
 
@@ -153,7 +176,7 @@ impl Model {
 
     /// Sets the format to read: `safetensors`, `gguf`, `pytorch`, or the name of a format registered with
     /// [`ClientBuilder::format`](crate::ClientBuilder::format). By default, safetensors is read if the repository has
-    /// any, or else the first other format that it has; `None` selects this default.
+    /// any, or else the first other format that it has.
     ///
     /// ```
     /// # use hf_meta_testing::{File, MockHub, Repo};
@@ -169,8 +192,8 @@ impl Model {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn format<'a>(mut self, name: impl Into<Option<&'a str>>) -> Self {
-        self.options.format = name.into().map(str::to_owned);
+    pub fn format(mut self, name: impl AsRef<str>) -> Self {
+        self.options.format = Some(name.as_ref().to_owned());
         self
     }
 
@@ -240,8 +263,8 @@ impl Model {
         self
     }
 
-    /// Sets a callback that is invoked after each shard, or the only file, is read. It runs on the task that drives the
-    /// call and must not block.
+    /// Sets a callback that is invoked after each shard is read. For a single file, it is invoked when its header begins to
+    /// arrive and after it is read. It runs on the task that drives the call and must not block.
     ///
     /// ```
     /// # use hf_meta_testing::{File, MockHub, Repo};

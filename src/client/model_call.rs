@@ -119,7 +119,7 @@ impl Model {
             CacheLookup::new(cache, options.cache_mode, &origin, &part, probe, &budget)
         });
         let (on_progress, on_header) = (self.on_progress.clone(), self.on_header.clone());
-        let files = CallFiles::new(origin, on_progress, on_header);
+        let files = CallFiles::new(origin, on_progress, on_header, meter.clone());
         let known_files = options.known_files.as_ref().map(|paths| {
             let files = paths.iter().map(|path| ListedFile { path: path.clone(), size: 0 });
             Arc::new(files.collect())
@@ -154,9 +154,9 @@ impl Model {
                 let revision = revision.clone().unwrap_or_default();
                 let origin = if let Some(store) = &self.store {
                     let name = store.name().unwrap_or_else(|| repo.to_string());
-                    let store = Arc::clone(store);
-                    let meter = meter.clone();
-                    Origin::Folder(Arc::new(StoreFolder { store, name, is_remote: true, meter }))
+                    let versions = self.versions.clone().unwrap_or_default();
+                    let folder = StoreFolder::remote(store, name, versions, meter);
+                    Origin::Folder(Arc::new(folder))
                 } else {
                     client.repo(repo, revision, meter.clone(), budget.clone()).await
                 };

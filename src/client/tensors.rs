@@ -106,7 +106,8 @@ impl IntoFuture for Tensors {
             // All ranges count in one meter.
             let meter = self.model.meter.clone();
             let meter = meter.unwrap_or_else(|| self.model.context.totals.meter());
-            let model = self.model.clone().meter(&meter);
+            let mut model = self.model.clone().meter(&meter);
+            model.versions.get_or_insert_default();
             let planned = self.plan(&model).await?;
             Ok(TensorReader { model, planned, memory: self.memory })
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::url::Url;
 use futures::future::{BoxFuture, FutureExt};
-use hf_meta_inspect::{HttpError, HttpErrorKind, RangeBytes};
+use hf_meta_inspect::{HttpError, HttpErrorKind};
 use reqwest::StatusCode;
 use reqwest::header::LOCATION;
 use tokio::time::{Instant, sleep};
@@ -16,6 +16,7 @@ use super::client::Http;
 use super::error;
 use super::rate_limit_gate::GateKey;
 use super::{body, range, send};
+use crate::base::FilePart;
 
 /// A file that is still arriving.
 pub(crate) struct PartialFile<'a> {
@@ -40,7 +41,7 @@ impl Http {
         &self,
         url: &Url,
         range: &Range<u64>,
-    ) -> Result<(RangeBytes, ResponseChain), HttpError> {
+    ) -> Result<(FilePart, ResponseChain), HttpError> {
         self.preconnect(url);
         self.retry(url, Requested::Range(range), |attempt| self.try_range(range, attempt).boxed())
             .await
@@ -78,7 +79,7 @@ impl Http {
         &self,
         range: &Range<u64>,
         attempt: &mut Attempt<'_>,
-    ) -> Result<(RangeBytes, ResponseChain), HttpError> {
+    ) -> Result<(FilePart, ResponseChain), HttpError> {
         let (response, chain) = self.send_following_redirects(attempt).await?;
         let slice = match range::check(range, response.status(), response.headers()) {
             Ok(Some(slice)) => slice,
@@ -97,7 +98,7 @@ impl Http {
             let checked = range::check_end(range, slice.length, size, &headers);
             checked.map_err(|defect| error::defect(&url, defect))?
         };
-        Ok((RangeBytes { bytes, file_size }, chain))
+        Ok((FilePart { bytes, file_size }, chain))
     }
 
     /// Returns the size of a file, of which a range arrived in a response that does not state the size.

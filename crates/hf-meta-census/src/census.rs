@@ -94,8 +94,8 @@ impl Census {
 
     /// Sets an earlier census. The rows of repositories with an unchanged commit are copied from it without a
     /// request.
-    pub fn previous<'a>(self, target: impl Into<Option<&'a str>>) -> Self {
-        Self { previous: target.into().map(str::to_owned), ..self }
+    pub fn previous(self, target: impl AsRef<str>) -> Self {
+        Self { previous: Some(target.as_ref().to_owned()), ..self }
     }
 
     /// Sets the duration of an outage of the Hub or the network that ends a run, 10 minutes by default. An outage begins

@@ -82,17 +82,17 @@ impl Listing {
     }
 
     /// Lists only models with this tag, such as `safetensors`.
-    pub fn filter<'a>(self, tag: impl Into<Option<&'a str>>) -> Self {
-        self.condition("filter", tag.into())
+    pub fn filter(self, tag: impl AsRef<str>) -> Self {
+        self.condition("filter", tag.as_ref())
     }
 
     /// Lists only the models of this user or organization.
-    pub fn author<'a>(self, author: impl Into<Option<&'a str>>) -> Self {
-        self.condition("author", author.into())
+    pub fn author(self, author: impl AsRef<str>) -> Self {
+        self.condition("author", author.as_ref())
     }
 
-    fn condition(mut self, name: &'static str, value: Option<&str>) -> Self {
-        self.conditions.extend(value.map(|value| (name, value.to_owned())));
+    fn condition(mut self, name: &'static str, value: &str) -> Self {
+        self.conditions.push((name, value.to_owned()));
         self
     }
 

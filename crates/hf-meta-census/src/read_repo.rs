@@ -48,7 +48,7 @@ pub(super) async fn read_repo(
     let model = |commit: Option<&str>| {
         let model =
             local.clone().map_or_else(|| client.model(&listed.repo), |at| client.source(at));
-        let model = model.revision(commit).plan(Plan::Prefetch);
+        let model = model.set_some(commit, Model::revision).plan(Plan::Prefetch);
         let model = model.meter(&meter).large_calls(large);
         match &listed.files {
             Some(files) => model.known_files(files.iter().filter_map(|path| path.parse().ok())),
@@ -221,10 +221,12 @@ pub(super) async fn read_again(
     row: &CensusRow,
     large: &LargeCallLimit,
 ) -> Result<CensusRow, Error> {
-    let model = client.model(&row.repo).revision(row.commit.as_deref()).plan(Plan::Prefetch);
+    let model = client.model(&row.repo).set_some(row.commit.as_ref(), Model::revision);
+    let model = model.plan(Plan::Prefetch);
     let model = model.large_calls(large);
     let mut sets = SetReader::default();
-    let result = sets.count_again(model.clone().path(row.path.as_deref()), &model, row).await;
+    let result =
+        sets.count_again(model.clone().set_some(row.path.as_ref(), Model::path), &model, row).await;
     let mut found = recounted(row, &result);
     found.set_digests(lock(&sets.hasher).finish());
     match result {

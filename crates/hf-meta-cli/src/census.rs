@@ -295,8 +295,13 @@ fn client(args: &QuotaArgs, connection: &ConnectionArgs) -> CommandResult<Client
 }
 
 async fn write_list(args: &ListArgs, client: &Client, line: &ProgressLine) -> CommandResult {
-    let mut listing = Listing::new().filter(args.filter.as_deref()).author(args.author.as_deref());
-    listing = listing.limit(args.limit);
+    let mut listing = Listing::new().limit(args.limit);
+    if let Some(tag) = &args.filter {
+        listing = listing.filter(tag);
+    }
+    if let Some(author) = &args.author {
+        listing = listing.author(author);
+    }
     if let Some(since) = &args.since {
         let midnight = format!("{since}T00:00:00Z");
         let time = DateTime::parse_from_rfc3339(since);
@@ -338,8 +343,11 @@ async fn read_manifest(
     let manifest = Manifest::open(&args.manifest, args.column.as_deref())?;
     let client = client(&args.reading.quota, connection)?;
     let (slice, slices) = args.slice;
-    let census = Census::create(client.clone(), &args.output)?.slice(slice, slices);
-    let census = with_limits(census.previous(args.previous.as_deref()), &args.reading);
+    let mut census = Census::create(client.clone(), &args.output)?.slice(slice, slices);
+    if let Some(previous) = &args.previous {
+        census = census.previous(previous);
+    }
+    let census = with_limits(census, &args.reading);
     let duplicates = if_any(manifest.duplicates() as u64, |names| {
         format!("; {} ignored", counted(names, "duplicate name"))
     });

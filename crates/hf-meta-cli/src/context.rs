@@ -71,8 +71,9 @@ impl SelectionArgs {
     pub(crate) fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
         let model = client.source(source.source.clone()?).named(&source.display);
         let model = model.plan(self.plan.unwrap_or_default());
-        let model = model.revision(self.revision.as_deref()).path(self.path.as_deref());
-        Ok(model.format(self.weights.as_deref()))
+        let model = model.set_some(self.revision.as_ref(), Model::revision);
+        let model = model.set_some(self.path.as_ref(), Model::path);
+        Ok(model.set_some(self.weights.as_ref(), Model::format))
     }
 }
 

@@ -10,7 +10,7 @@ use hf_meta_format::formats::safetensors::{
     DEFAULT_HEADER_LIMIT, IndexError, IndexErrorKind, SafetensorsIndexJson,
 };
 use hf_meta_format::formats::weight_sets::ListedFile;
-use hf_meta_format::formats::{Format, Formats, HeaderError, RepoPath};
+use hf_meta_format::formats::{Format, Formats, HeaderError, HeaderErrorKind, RepoPath};
 
 use super::error::Error;
 use super::files::Files;
@@ -90,7 +90,12 @@ impl Settings {
 
 impl Call {
     pub(crate) fn header_error(&self, path: &RepoPath, source: HeaderError) -> Error {
-        let format = self.settings.format(path).title();
+        let format = match source.kind {
+            // The file is in a format of this library, whatever its name says.
+            HeaderErrorKind::NotACheckpoint => "PyTorch",
+            HeaderErrorKind::NotAModel => "GGUF",
+            _ => self.settings.format(path).title(),
+        };
         Error::InvalidHeader { file: self.files.file_name(path), format, source }
     }
 

@@ -172,16 +172,6 @@ pub trait Permit: fmt::Debug + Send + Sync {
     fn shrink_to(&mut self, bytes: usize);
 }
 
-/// The bytes of a range. They are fewer than requested only if the file ends inside the range, and more only if it
-/// starts at byte 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RangeBytes {
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    /// The size of the whole file in bytes.
-    pub file_size: u64,
-}
-
 /// A range of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Part {

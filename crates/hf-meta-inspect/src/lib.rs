@@ -51,9 +51,7 @@ pub use self::call::{Call, Limits, Settings};
 pub use self::count::Inspected;
 pub use self::error::{Error, HubCacheMiss, QuantizationNotFound, SharedError, shared};
 pub use self::error_kind::ErrorKind;
-pub use self::files::{
-    Files, HeldRam, Listing, Loaded, OpenIndex, Part, Permit, RangeBytes, Rest, Work,
-};
+pub use self::files::{Files, HeldRam, Listing, Loaded, OpenIndex, Part, Permit, Rest, Work};
 pub use self::locate::Located;
 pub use self::request_error::{HttpError, HttpErrorKind, HubError, Refusal};
 pub use self::send::{BoxFuture, MaybeSend};

@@ -57,6 +57,7 @@ impl SetReader {
     async fn read_file(&self, start: Part, mut config: ConfigRead<'_>) -> Result<SetReads, Error> {
         let (mut builder, mut failures) =
             (ReportBuilder::new_single(self.keep_headers), Vec::new());
+        self.files.files.on_progress(0, 1)?;
         match self.parse_start(&self.path, start, None, false).await {
             Ok(UncountedHeader { header, .. }) => {
                 builder = self.add_header(builder, self.path.clone(), header).await;

@@ -75,7 +75,7 @@ impl EditArguments {
         if !self.path.is_dir() && !is_index {
             return Ok(vec![self.path.clone()]);
         }
-        let model = client.source(Source::Local(self.path.clone())).format(Some("safetensors"));
+        let model = client.source(Source::Local(self.path.clone())).format("safetensors");
         let report = model.count().await.map_err(about(0))?;
         Ok(weight_files(&self.path, &report.filepaths))
     }

@@ -137,8 +137,9 @@ impl Engine {
         let options = memory_options(has_memory, &options)?;
         self.start(request, vec![source.clone()], move |client, _| async move {
             let model = model(&client, &source, timeout).map_err(about(0))?.plan(plan);
-            let model = model.revision(revision.as_deref()).path(path.as_deref());
-            let mut model = model.format(weights.as_deref());
+            let model = model.set_some(revision.as_ref(), Model::revision);
+            let model = model.set_some(path.as_ref(), Model::path);
+            let mut model = model.set_some(weights.as_ref(), Model::format);
             if !cache {
                 model = model.cache_mode(CacheMode::Bypass);
             }
@@ -169,10 +170,10 @@ impl Engine {
             let base = base.map(|base| model(&client, &base, timeout)).transpose();
             let base = base.map_err(about(1))?;
             let model = model(&client, &source, timeout).map_err(about(0))?;
-            let model = model.format(weights.as_deref());
-            let model = model.revision(revision.as_deref()).path(path.as_deref());
-            let mut report =
-                model.verify().all_sets(all).engine(options).await.map_err(about(0))?;
+            let model = model.set_some(weights.as_ref(), Model::format);
+            let model = model.set_some(revision.as_ref(), Model::revision);
+            let model = model.set_some(path.as_ref(), Model::path);
+            let mut report = model.verify().all_sets(all).engine(options).await.map_err(about(0))?;
             if let Some(base) = base {
                 report.check_base(&base.inspect().await.map_err(about(1))?);
             }
@@ -215,8 +216,10 @@ impl Engine {
         let timeout = timeout(request.timeout)?;
         self.start(request, vec![source.clone()], move |client, _| async move {
             let model = model(&client, &source, timeout).map_err(about(0))?;
-            let model = model.revision(revision.as_deref()).path(path.as_deref());
-            TensorStream::open(model.format(weights.as_deref()), names, max_memory).await
+            let model = model.set_some(revision.as_ref(), Model::revision);
+            let model = model.set_some(path.as_ref(), Model::path);
+            let model = model.set_some(weights.as_ref(), Model::format);
+            TensorStream::open(model, names, max_memory).await
         })
     }
 
@@ -263,7 +266,13 @@ impl Engine {
         since_list: Option<PathBuf>,
     ) -> PyResult<NativeCall> {
         self.start(request, Vec::new(), move |client, job| async move {
-            let mut listing = Listing::new().filter(filter.as_deref()).author(author.as_deref());
+            let mut listing = Listing::new();
+            if let Some(tag) = filter {
+                listing = listing.filter(tag);
+            }
+            if let Some(author) = author {
+                listing = listing.author(author);
+            }
             if let Some(list) = since_list {
                 listing = listing.update(&list)?;
             }
@@ -287,8 +296,11 @@ impl Engine {
     ) -> PyResult<NativeCall> {
         self.start(request, Vec::new(), move |client, job| async move {
             let manifest = Manifest::open(&list, column.as_deref())?;
-            let census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
-            census.previous(previous.as_deref()).read(&manifest).await.map(summary)
+            let mut census = job.set(Census::create(client, &target)?).slice(slice.0, slice.1);
+            if let Some(previous) = previous {
+                census = census.previous(previous);
+            }
+            census.read(&manifest).await.map(summary)
         })
     }
 

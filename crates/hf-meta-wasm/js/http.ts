@@ -43,14 +43,14 @@ export class Http {
 
   constructor(readonly hub: Hub, private readonly repository: Repository, private readonly signal?: AbortSignal) {}
 
-  /** Reads a range of a file. The part is shorter only if the file ends inside the range. */
-  range(name: string, url: string, start: number, end: number): Promise<Part> {
+  /** Reads a range of a file of `listed` bytes. The part is shorter only if the file ends inside the range. */
+  range(name: string, url: string, start: number, end: number, listed?: number): Promise<Part> {
     return this.send(name, url, { Range: `bytes=${start}-${end - 1}` }, async (response) => {
       if (response.status === 416) {
         const size = /^bytes \*\/(\d+)$/.exec(response.headers.get("content-range") ?? "")?.[1];
         if (size !== undefined && Number(size) <= start) return { bytes: new Uint8Array(), size: Number(size) };
       }
-      const { offset, length, size } = expected(response, start, end);
+      const { offset, length, size } = expected(response, start, end, listed);
       return { bytes: await this.body(response, length, offset), size };
     });
   }
@@ -167,16 +167,24 @@ export class Http {
   }
 }
 
-/** Returns the bytes to read from a response. Only a 206 with exactly the requested range, or a whole file, is accepted. */
-function expected(response: Response, start: number, end: number): { offset: number; length: number; size: number } {
+/**
+ * Returns the bytes to read from a response. Only a 206 with exactly the requested range, or a whole file, is accepted. Some
+ * proxies remove `Content-Range`: then the length must end where the range or the listed file ends.
+ */
+function expected(response: Response, start: number, end: number, listed?: number): { offset: number; length: number; size: number } {
   const { headers, status } = response;
   const wrong = (reason: string) =>
     new HfMetaError("network", `unexpected response from \`${shown(response.url)}\`: ${reason}`, { status });
   const encoding = headers.get("content-encoding");
   if (encoding && encoding.toLowerCase() !== "identity") throw wrong("the body is compressed");
   if (status === 206) {
-    const found = /^bytes (\d+)-(\d+)\/(\d+)$/i.exec(headers.get("content-range") ?? "")?.slice(1).map(Number);
-    if (!found) throw wrong("`Content-Range` is missing or malformed");
+    const [range, sent] = [headers.get("content-range"), headers.get("content-length")];
+    if (range === null && sent && listed !== undefined && Number(sent) === Math.min(end, listed) - start) {
+      return { offset: 0, length: Number(sent), size: listed };
+    }
+    if (range === null) throw wrong(`\`Content-Range\` is missing${proxy(headers)}`);
+    const found = /^bytes (\d+)-(\d+)\/(\d+)$/i.exec(range)?.slice(1).map(Number);
+    if (!found) throw wrong("`Content-Range` is malformed");
     const [first, last, size] = found as [number, number, number];
     if (first !== start || last !== Math.min(end, size) - 1) {
       throw wrong(`requested bytes ${start}-${end - 1}, got ${first}-${last} of ${size}`);
@@ -192,6 +200,13 @@ function expected(response: Response, start: number, end: number): { offset: num
   if (start > MAX_SKIPPED) throw wrong("the server does not support ranges");
   const offset = Math.min(start, size);
   return { offset, length: Math.min(end, size) - offset, size };
+}
+
+/** Names the proxy that may have removed a header. */
+function proxy(headers: Headers): string {
+  const name = ["via", "x-artifactory-id", "x-jfrog-version", "server"].find((name) => headers.get(name));
+  const shown = name ? ` (\`${name}: ${headers.get(name)!.slice(0, 200)}\`)` : "";
+  return `, so that the bytes may be other ones than requested; a proxy${shown} may have removed it, or a browser hides it`;
 }
 
 function codeOf(status: number, isForeign: boolean, text: string | null): ErrorCode {

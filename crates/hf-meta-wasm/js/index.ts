@@ -38,8 +38,8 @@ export interface ReadOptions extends RequestOptions {
   maxHeaderBytes?: number;
   /** Computes the memory of weights and cache. */
   memory?: MemoryOptions;
-  /** Receives the number of shards whose headers were read. */
-  onProgress?: (progress: { done: number; total: number }) => void;
+  /** Receives the number of shards whose headers were read, and the bytes of all responses so far. A single file is reported before and after its header. */
+  onProgress?: (progress: { done: number; total: number; bytesRead: number }) => void;
 }
 
 /** The conditions of `memory`, with the names and values of the command. */
@@ -149,7 +149,7 @@ async function read<T>(run: (...input: Input) => Promise<T>, name: Repo | LocalF
   const started = performance.now();
   const { fetched, ...found } = isLocal(name) ? localFiles(name) : await ofHub(name, options);
   await loadCore();
-  const result = await runOn(run, found.reader, { ...options, ...found }, options);
+  const result = await runOn(run, found.reader, { ...options, ...found }, { ...options, fetched });
   return { result, fetched: { ...fetched(), seconds: (performance.now() - started) / 1000 } };
 }
 
@@ -291,8 +291,9 @@ async function listed(http: Http, { repo, revision }: Source) {
     query = /<[^>?]*(\?[^>]*)>[^<]*rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
   }
   const url = (path: string) => `${hub}/${name}/resolve/${sha}/${path.split("/").map(encodeURIComponent).join("/")}`;
+  const sizes = new Map(files.map(({ path, size }) => [path, size]));
   const reader: Files = {
-    read: (path, start, end) => http.range(`${repo}/${path}`, url(path), start, end),
+    read: (path, start, end) => http.range(`${repo}/${path}`, url(path), start, end, sizes.get(path)),
     load: async (path, limit) => ({ bytes: (await http.whole(`${repo}/${path}`, url(path), limit)).bytes }),
   };
   const total = Number(safetensors?.total);
@@ -304,12 +305,12 @@ async function runOn<T>(
   run: (...input: Input) => Promise<T>,
   reader: Files,
   options: CoreOptions,
-  { onProgress, signal }: Pick<ReadOptions, "onProgress" | "signal">,
+  { onProgress, signal, fetched }: Pick<ReadOptions, "onProgress" | "signal"> & { fetched: () => { bytesRead: number } },
 ): Promise<T> {
   const { source, repo, commit, renamed, hubCount, files, path, weights, plan = "exact", maxHeaderBytes = 25_000_000, memory } = options;
   if (!["exact", "prefetch"].includes(plan)) throw new HfMetaError("invalidOption", "`plan` must be `exact` or `prefetch`");
   if (!(maxHeaderBytes >= 0 && maxHeaderBytes <= 100_000_000)) throw new HfMetaError("invalidOption", "`maxHeaderBytes` must be at most 100,000,000");
-  const progress = (done: number, total: number) => onProgress?.({ done, total });
+  const progress = (done: number, total: number) => onProgress?.({ done, total, bytesRead: fetched().bytesRead });
   try {
     return await run(reader, progress, {
       source, repo, commit, renamed, hubCount, files, path, weights, plan, maxHeaderBytes,

@@ -34,7 +34,7 @@ const CASES = {
     const [first, last] = /(\d+)-(\d+)/.exec(request.headers.range).slice(1).map(Number);
     response.writeHead(206, { "content-range": `bytes ${first}-${last}/${"9".repeat(400)}` }).end(GOOD.subarray(first, last + 1));
   }), "malformedHeader"],
-  "no `Content-Range`": [weights(GOOD), ranges((_, response) => response.writeHead(206).end(GOOD.subarray(0, 8))), "network"],
+  "no `Content-Range`": [weights(GOOD), ranges((_, response) => response.writeHead(206).end(GOOD.subarray(0, 7))), "network"],
   "a compressed range": [weights(GOOD), ranges((_, response) => response.writeHead(206, {
     "content-range": `bytes 0-7/${GOOD.length}`, "content-encoding": "br" }).end("x")), "network"],
   "a whole file of unknown length": [weights(GOOD), ranges((_, response) => {
@@ -114,6 +114,28 @@ test("one signal serves many requests without a warning", async () => {
   assert.equal(failed.size, 40);
   assert.deepEqual(warnings, []);
 });
+
+test("a proxy that removes `Content-Range` is read if the length proves the range, and named if not", async () => {
+  const answer = (cut) => ranges((request, response) => {
+    const [first, last] = /(\d+)-(\d+)/.exec(request.headers.range).slice(1).map(Number);
+    const part = GOOD.subarray(first, last + 1 - cut);
+    response.writeHead(206, { server: "Artifactory/7.98.9", "content-length": part.length }).end(part);
+  });
+  await serve(weights(GOOD), answer(0), async (options) => {
+    for (const plan of ["exact", "prefetch"]) assert.equal((await inspect("org/name", { ...options, plan })).parameterTotal, 2);
+  });
+  await serve(weights(GOOD), answer(1), (options) => assert.rejects(inspect("org/name", options), (error) => {
+    assert.match(error.message, /`Content-Range` is missing.*a proxy \(`server: Artifactory\/7.98.9`\)/);
+    return error.code === "network";
+  }));
+});
+
+test("a single file reports its progress in bytes", () => serve(weights(GOOD), null, async (options) => {
+  const told = [];
+  await inspect("org/name", { ...options, onProgress: (progress) => told.push(progress) });
+  assert.deepEqual(told.map(({ done, total }) => [done, total]), [[0, 1], [1, 1]]);
+  assert.ok(0 < told[0].bytesRead && told[0].bytesRead < told[1].bytesRead, JSON.stringify(told));
+}));
 
 test("no more requests are in flight than allowed", () => {
   const shards = Array.from({ length: 20 }, (_, at) => `model-${String(at + 1).padStart(5, "0")}-of-00020.safetensors`);

@@ -1,12 +1,18 @@
 //! Custom stores, small files, calls from synchronous code, and results read from JSON.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt, ready};
-use hf_meta::{Client, CountSummary, Error, ErrorKind, FileStore, RangeBytes, RepoPath, block_on};
+use hf_meta::{
+    Client, CountSummary, Error, ErrorKind, FileStore, Model, RangeBytes, RepoPath, Revision,
+    TensorSelection, block_on,
+};
 use hf_meta_format::formats::weight_sets::ListedFile;
 
 use crate::hub::{File, LocalHub, Repo};
@@ -33,7 +39,7 @@ impl FileStore for Bucket {
                 .map(|offset| usize::try_from(offset).unwrap_or(usize::MAX).min(file.len()));
             // A careless store returns more than was asked for.
             let bytes = file[start..file.len().min(end + 1)].to_vec();
-            RangeBytes { bytes, file_size: file.len() as u64 }
+            RangeBytes::new(bytes, file.len() as u64)
         };
         ready(file.map(read)).boxed()
     }
@@ -129,6 +135,73 @@ async fn the_errors_of_a_store_have_its_name_and_their_kind() {
         assert_eq!(error.kind(), kind);
         assert!(error.to_string().contains("`s3://bucket/models/x.safetensors`"), "{error}");
     }
+}
+
+/// A bucket whose files get a new version after some reads.
+#[derive(Debug)]
+struct Changing {
+    files: Bucket,
+    reads: AtomicUsize,
+    change_after: usize,
+}
+
+impl FileStore for Changing {
+    fn read_range<'a>(
+        &'a self,
+        path: &'a RepoPath,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, io::Result<RangeBytes>> {
+        let is_old = self.reads.fetch_add(1, Ordering::Relaxed) < self.change_after;
+        let version = if is_old { "\"old\"" } else { "\"new\"" };
+        let read = self.files.read_range(path, range);
+        read.map(move |read| read.map(|read| read.with_version(version))).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_call_reads_one_version_of_a_file() {
+    let client = Client::new().unwrap();
+    let model = |change_after| {
+        let store = Changing { files: bucket(), reads: AtomicUsize::default(), change_after };
+        client.model("bucket").store(store).path("other/my-weights.safetensors")
+    };
+    let unchanged = model(0);
+    assert_eq!(unchanged.count().await.unwrap().parameter_total(), 5);
+    // Two calls may read two versions.
+    let between = model(2);
+    for _ in 0..2 {
+        assert_eq!(between.count().await.unwrap().parameter_total(), 5);
+    }
+    let error = model(1).count().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Changed);
+    assert!(error.to_string().contains("its version was `\"old\"`, then `\"new\"`"), "{error}");
+    // The data of a tensor belongs to the header that was read before.
+    let selection = TensorSelection::patterns(["*"]);
+    let reader = model(2).tensors(selection.clone()).await.unwrap();
+    let error = reader.tensors().try_collect::<Vec<_>>().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Changed);
+    let tensors = unchanged.tensors(selection).await.unwrap().tensors();
+    assert_eq!(tensors.try_collect::<Vec<_>>().await.unwrap()[0].bytes.len(), 20);
+}
+
+/// Options take any text, and `set_some` an optional one.
+#[tokio::test]
+async fn options_take_all_kinds_of_text() {
+    let hub = support::fixtures_hub();
+    let client = support::client(&hub);
+    let (owned, revision) = ("safetensors".to_owned(), Revision::default());
+    let path: RepoPath = "model.safetensors".parse().unwrap();
+    let some = |model: Model, path: Option<&str>| model.set_some(path, Model::path);
+    for model in [
+        client.model("gpt2").revision("main").path("model.safetensors").format("safetensors"),
+        client.model("gpt2").revision(&revision).path(&path).format(&owned),
+        client.model("gpt2").revision(revision).path(path).format(owned),
+        some(client.model("gpt2").revision(Cow::Borrowed("main")), None),
+        some(client.model("gpt2"), Some("model.safetensors")),
+    ] {
+        assert_eq!(model.count().await.unwrap().parameter_total(), 137_022_720);
+    }
+    assert!(some(client.model("gpt2"), Some("none")).count().await.is_err());
 }
 
 #[tokio::test]

@@ -65,6 +65,42 @@ async fn a_pointer_in_place_of_a_small_file_is_named() {
             |text: &String| text.contains("Git LFS pointer") && text.contains("`git lfs pull`");
         assert!(messages.iter().any(is_named), "{messages:?}");
     }
+    let shown = run(&hub, &["--memory", "org/config"]).stdout;
+    assert!(shown.contains("cache unknown: config.json looks like a Git LFS pointer"), "{shown}");
+}
+
+/// Returns a ZIP archive of stored entries without content.
+fn archive(names: &[&str]) -> Vec<u8> {
+    let (mut archive, mut directory) = (Vec::new(), Vec::new());
+    for name in names {
+        let length = u16::try_from(name.len()).unwrap().to_le_bytes();
+        let offset = u32::try_from(archive.len()).unwrap().to_le_bytes();
+        archive.extend([&b"PK\x03\x04"[..], &[0; 22], &length, &[0; 2], name.as_bytes()].concat());
+        let entry = [&b"PK\x01\x02"[..], &[0; 24], &length, &[0; 12], &offset, name.as_bytes()];
+        directory.extend(entry.concat());
+    }
+    let count = u16::try_from(names.len()).unwrap().to_le_bytes();
+    let [length, start] =
+        [directory.len(), archive.len()].map(|at| u32::try_from(at).unwrap().to_le_bytes());
+    let end = [&b"PK\x05\x06"[..], &[0; 4], &count, &count, &length, &start, &[0; 2]].concat();
+    [archive, directory, end].concat()
+}
+
+/// No format has the name `.jit`, so the message names the format of the content.
+#[tokio::test]
+async fn a_program_of_torchscript_is_not_called_safetensors() {
+    let program = archive(&["m/data.pkl", "m/constants.pkl"]);
+    let folder = tempfile::tempdir().unwrap();
+    let hub = LocalHub::start([]).unwrap();
+    for name in ["model.jit", "model.ts", "model.safetensors"] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, &program).unwrap();
+        let ran = run(&hub, &[path.to_str().unwrap()]);
+        assert_eq!(ran.code, 1, "{}", ran.stderr);
+        for text in ["is not a valid PyTorch file", "the file is a TorchScript program"] {
+            assert!(ran.stderr.contains(text), "{name}: {}", ran.stderr);
+        }
+    }
 }
 
 /// A second save with fewer shards, as in mflux.

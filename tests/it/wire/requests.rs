@@ -207,3 +207,23 @@ async fn a_call_can_be_spawned_and_reports_its_progress() {
     let expected: Vec<_> = (1..=72).map(|done| (done, 72)).collect();
     assert_eq!(receiver.iter().collect::<Vec<_>>(), expected);
 }
+
+/// Three calls of a file in two ranges, whose bytes count from the beginning of their call.
+#[tokio::test]
+async fn a_single_file_reports_its_progress_in_bytes() {
+    let hub = support::fixtures_hub();
+    let client = support::client(&hub);
+    let meter = client.meter();
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let tell = move |progress: hf_meta::Progress| sender.send(progress).unwrap();
+        client.model("gpt2").meter(&meter).on_progress(tell).count().await.unwrap();
+        let told: Vec<_> = receiver.iter().collect();
+        let steps = told.iter().map(|progress| (progress.done, progress.total));
+        assert!(steps.eq([(0, 1), (1, 1)]), "{told:?}");
+        assert!(0 < told[0].bytes_read && told[0].bytes_read < told[1].bytes_read, "{told:?}");
+        all.push(told);
+    }
+    assert!(all.iter().all(|told| *told == all[0]), "{all:?}");
+}

@@ -231,8 +231,8 @@ impl CountSums {
         }
     }
 
-    /// Leaves out the rotary frequencies in a checkpoint of SINQ, which stores the buffers that models compute, too. Source:
-    /// `BaseSINQHFModel.serialize_weights` in `sinq/patch_model.py` 0.2.
+    /// Leaves out rotary frequencies and IDs in a checkpoint of SINQ, which stores the buffers that models compute, too.
+    /// Source: `BaseSINQHFModel.serialize_weights` in `sinq/patch_model.py` 0.2.
     fn leave_out_computed(&mut self, configs: &Configs) {
         const SINQ: &str = "sinq";
 
@@ -241,7 +241,8 @@ impl CountSums {
             return;
         }
         let is_computed = |group: &&mut TensorGroup| {
-            group.buffer == Some(Buffer::RotaryFrequencies) && group.counted_as.is_counted()
+            let is_computed = [Buffer::RotaryFrequencies, Buffer::Ids].map(Some);
+            is_computed.contains(&group.buffer) && group.counted_as.is_counted()
         };
         for group in self.groups.iter_mut().filter(is_computed) {
             group.buffer = None;

@@ -65,6 +65,12 @@ pub enum CacheError {
     /// The configuration is not a JSON object.
     #[error("config.json is not a JSON object")]
     NotAnObject,
+    /// The file of the configuration contains something else, such as a Git LFS pointer.
+    #[error("config.json looks like {content}")]
+    OtherContent {
+        /// The content.
+        content: String,
+    },
     /// The architecture has no built-in rule.
     #[error("the cache of architecture `{architecture}` is unknown")]
     UnknownArchitecture {

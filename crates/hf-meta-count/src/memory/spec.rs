@@ -12,7 +12,7 @@ use crate::architectures::architecture::{
 use crate::base::model_config::{ModelConfig, NestedModel};
 use hf_meta_format::base::json_object::{JsonObject, parse, standard_json};
 use hf_meta_format::base::text::named_enum;
-use hf_meta_format::formats::clip;
+use hf_meta_format::formats::{DetectedFormat, clip};
 
 named_values! {
     /// The kind of a [`LayerCache`].
@@ -132,7 +132,11 @@ impl CacheSpec {
         options: &MemoryOptions,
     ) -> Result<Self, CacheError> {
         let json = standard_json(json);
-        let config: ModelConfig<'_> = parse(&json).map_err(|_| CacheError::NotAnObject)?;
+        let config: ModelConfig<'_> = parse(&json).map_err(|_| {
+            DetectedFormat::recognize(&json).map_or(CacheError::NotAnObject, |content| {
+                CacheError::OtherContent { content: content.to_string() }
+            })
+        })?;
         let (mut dtype, mut architecture) = (None, None);
         let mut is_decoder = false;
         let recipe = recipe.and_then(|recipe| parse::<JsonObject<'_>>(recipe).ok());

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::architectures::architecture::Definitions;
+use hf_meta_format::formats::DetectedFormat;
 
 /// Returns the elements of the caches and states; `None` if they are unknown.
 fn elements(config: &str, context: u64) -> Result<Option<u64>, CacheError> {
@@ -88,6 +89,10 @@ fn hostile_configs_are_errors() {
     let long = format!(r#"{{"model_type":"gemma3_text","layer_types":[{}1]}}"#, "1,".repeat(9_999));
     let cases = [
         ("[]", CacheError::NotAnObject),
+        (
+            "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+            CacheError::OtherContent { content: DetectedFormat::GitLfsPointer.to_string() },
+        ),
         ("{}", FormulaError::MissingKey { key: "model_type" }.into()),
         (r#"{"model_type":"x"}"#, CacheError::UnknownArchitecture { architecture: "x".to_owned() }),
         (r#"{"model_type":"root"}"#, FormulaError::MissingKey { key: "num_layers" }.into()),

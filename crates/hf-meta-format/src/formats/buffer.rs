@@ -100,6 +100,14 @@ impl FileParts {
         HeaderError::truncated(range.end, size.unwrap_or(self.length())).into()
     }
 
+    /// Checks that a header of `length` bytes is not longer than the limit.
+    pub(super) fn check_limit(&self, length: u64) -> Result<(), HeaderError> {
+        if length > self.limit {
+            return Err(HeaderError::too_large(length, self.limit));
+        }
+        Ok(())
+    }
+
     /// Returns the bytes from the start of the file to the first missing one.
     pub(super) fn start(&self) -> &[u8] {
         self.parts.iter().find(|(at, _)| *at == 0).map_or(&[], |(_, part)| part)

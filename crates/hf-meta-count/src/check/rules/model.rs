@@ -10,7 +10,7 @@ use super::single_file::check_single_file;
 use crate::base::model_config::ModelConfig;
 use crate::results::{ConfigCheck, Finding};
 use hf_meta_format::base::json_object::{parse, standard_json};
-use hf_meta_format::formats::Headers;
+use hf_meta_format::formats::{DetectedFormat, Headers};
 
 /// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
 /// architecture is unknown.
@@ -25,7 +25,13 @@ pub(crate) fn check_model(
     let result = match &config {
         None => check_single_file(headers, &mut found)
             .unwrap_or_else(|| Err("there is none next to the weights".to_owned())),
-        Some(None) => Err("it is not a JSON object".to_owned()),
+        Some(None) => {
+            let content = json.as_deref().and_then(DetectedFormat::recognize);
+            Err(content.map_or_else(
+                || "it is not a JSON object".to_owned(),
+                |content| format!("it looks like {content}"),
+            ))
+        }
         Some(Some(config)) => compare(config, headers, loaded, &mut found),
     };
     if result.is_err() {

@@ -14,8 +14,10 @@ named_enum! {
         AttentionMask "attention mask",
         /// The decay of linear attention, as in `MiniMax`.
         AttentionDecay "attention decay",
-        /// Position IDs, token type IDs and other tables of indices.
+        /// Position IDs and token type IDs, which a model can compute.
         Ids "position or token type IDs",
+        /// A table from one kind of index to another one, such as the vocabulary of a draft model.
+        IndexTable "table of indices",
         /// The frequencies of rotary embeddings, or their sines and cosines.
         RotaryFrequencies "rotary frequencies",
         /// The relative positions of all pairs within an attention window.
@@ -41,17 +43,16 @@ named_enum! {
 
 impl Buffer {
     /// The last segments of names, and the segment before, which is empty if any is possible.
-    const NAMES: [(Self, &str, &[&str]); 32] = [
+    const NAMES: [(Self, &str, &[&str]); 33] = [
         (Self::AttentionMask, "", &["masked_bias", "attn_mask", "causal_mask"]),
         (Self::AttentionDecay, "", &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
-        (Self::Ids, "", &["position_ids", "token_type_ids", "tid2eid", "summary_idxs"]),
+        (Self::Ids, "", &["position_ids", "token_type_ids"]),
         // The vocabulary of a draft model in EAGLE-3.
-        (Self::Ids, "", &["d2t", "t2d"]),
-        (Self::Ids, "", &["ngram_heads_offsets", "ngram_heads_vocab_sizes"]),
+        (Self::IndexTable, "", &["d2t", "t2d"]),
+        (Self::IndexTable, "", &["tid2eid", "summary_idxs"]),
+        (Self::IndexTable, "", &["ngram_heads_offsets", "ngram_heads_vocab_sizes"]),
         (Self::RotaryFrequencies, "", &["inv_freq", "cos_cached", "sin_cached", "freqs_cis"]),
         (Self::RotaryFrequencies, "", &["original_inv_freq"]),
-        (Self::RotaryFrequencies, "rotary_emb", &["alpha"]),
-        (Self::RotaryFrequencies, "lerope", &["alpha"]),
         (Self::RelativePositions, "", &["relative_position_index", "relative_coords_table"]),
         (Self::FixedPositions, "pos_embed", &["pos_embed"]),
         (Self::FixedPositions, "visual_temporal_embed", &["pos_idx_to_embed"]),
@@ -61,6 +62,9 @@ impl Buffer {
         (Self::Codebook, "codebook", &["embed"]),
         (Self::RouterBias, "", &["e_score_correction_bias", "balancing_biases"]),
         (Self::RouterBias, "", &["expert_bias", "router_bias"]),
+        // Scales of frequencies in Mistral Large 4, which are learned. Elsewhere, the name is that of an adapter.
+        (Self::Constant, "rotary_emb", &["alpha"]),
+        (Self::Constant, "lerope", &["alpha"]),
         (Self::Constant, "", &["layer_scalar", "final_logits_bias", "empty_weight"]),
         // The masks of `torch.nn.utils.prune`.
         (Self::Constant, "", &["weight_mask", "bias_mask"]),
@@ -99,7 +103,9 @@ impl Buffer {
                 |shape| matches!(shape, [1, 1, rows, columns] if rows == columns),
             ),
             // The rows of embeddings that tokens share, in `model2vec`.
-            "mapping" if module.is_empty() => (Self::Ids, |shape| shape.len() == 1),
+            "mapping" if module.is_empty() => (Self::IndexTable, |shape| shape.len() == 1),
+            // A frequency for each type of layer, as in Gemma 3. Source: `modeling_rope_utils.py` in transformers 5.24.
+            _ if last.ends_with("_inv_freq") => (Self::RotaryFrequencies, |shape| shape.len() == 1),
             // Learned embeddings have a row per position, or a third dimension.
             "positional_embedding" => (Self::FixedPositions, |shape| matches!(shape, [2, _])),
             // VideoPrism. Other models learn embeddings with this name.
@@ -178,7 +184,7 @@ mod tests {
 
     #[test]
     fn buffers_are_recognized_by_name_and_shape() {
-        let cases: [(&str, &[u64], Option<Buffer>); 43] = [
+        let cases: [(&str, &[u64], Option<Buffer>); 45] = [
             ("h.0.attn.bias", &[1, 1, 1024, 1024], Some(Buffer::AttentionMask)),
             ("gpt_neox.layers.7.attention.bias", &[1, 1, 64, 64], Some(Buffer::AttentionMask)),
             ("h.0.attn.bias", &[2304], None),
@@ -189,7 +195,13 @@ mod tests {
             ("roberta.embeddings.position_ids", &[1, 514], Some(Buffer::Ids)),
             ("position_ids", &[1, 514], Some(Buffer::Ids)),
             ("model.rotary_emb.inv_freq", &[64], Some(Buffer::RotaryFrequencies)),
-            ("lerope.alpha", &[32], Some(Buffer::RotaryFrequencies)),
+            ("rotary_emb.full_attention_inv_freq", &[64], Some(Buffer::RotaryFrequencies)),
+            (
+                "rotary_emb.sliding_attention_original_inv_freq",
+                &[64],
+                Some(Buffer::RotaryFrequencies),
+            ),
+            ("lerope.alpha", &[32], Some(Buffer::Constant)),
             ("text_model.embeddings.position_embedding", &[64, 768], Some(Buffer::FixedPositions)),
             ("visual.embeddings.position_embedding", &[1024, 1024], None),
             ("attn.relative_position_index", &[49, 49], Some(Buffer::RelativePositions)),
@@ -212,8 +224,8 @@ mod tests {
             ("state_dict.model_ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("params_ema.conv_first.weight", &[4, 4], Some(Buffer::EmaCopy)),
             ("g_ema.convs.0.weight", &[4, 4], Some(Buffer::EmaCopy)),
-            ("d2t", &[32_000], Some(Buffer::Ids)),
-            ("mapping", &[32_000], Some(Buffer::Ids)),
+            ("d2t", &[32_000], Some(Buffer::IndexTable)),
+            ("mapping", &[32_000], Some(Buffer::IndexTable)),
             ("style.mapping", &[32_000], None),
             ("model.rotary_emb.original_inv_freq", &[64], Some(Buffer::RotaryFrequencies)),
             ("state_dict_ema.blocks.0.weight", &[4, 4], Some(Buffer::EmaCopy)),

@@ -465,7 +465,7 @@ fn weights_with_fields_are_exact() {
 /// The tensors that `sinq` 0.2 with transformers 5.24 stores for a module, and the frequencies that models compute.
 #[test]
 fn the_computed_buffers_of_sinq_are_not_counted() {
-    let tensors: [Tensor<'_>; 11] = [
+    let tensors: [Tensor<'_>; 14] = [
         ("model.rotary_emb.inv_freq", Dtype::F32, &[32]),
         ("model.rotary_emb.original_inv_freq", Dtype::F32, &[32]),
         ("model.norm.weight", Dtype::BF16, &[64]),
@@ -477,6 +477,10 @@ fn the_computed_buffers_of_sinq_are_not_counted() {
         ("model.layers.0.mlp.down_proj.meta.zero.x", Dtype::U8, &[128, 1]),
         ("model.layers.0.mlp.down_proj.meta.zero.m", Dtype::F16, &[1, 1]),
         ("model.layers.0.mlp.down_proj.meta.zero.s", Dtype::F16, &[1, 1]),
+        // Gemma 3 has frequencies for each type of layer, and a tower of CLIP the IDs of its positions.
+        ("model.rotary_emb.sliding_attention_inv_freq", Dtype::F32, &[16]),
+        ("model.rotary_emb.sliding_attention_original_inv_freq", Dtype::F32, &[16]),
+        ("vision_tower.vision_model.embeddings.position_ids", Dtype::I64, &[1, 17]),
     ];
     let sinq = r#"{"quantization_config":{"quant_method":"sinq","nbits":4,"group_size":64}}"#;
     for config in [sinq, "{}"] {

@@ -24,9 +24,12 @@ const LOCAL_HEADER: u64 = 30;
 const DIRECTORY_HEADER: usize = 46;
 const END_RECORD: usize = 22;
 
-/// The entries of an archive, sorted by name.
+/// The entries of an archive, sorted by name, and the length of their directory in bytes.
 #[derive(Debug)]
-pub(super) struct Archive<'a>(Vec<(&'a str, Entry)>);
+pub(super) struct Archive<'a> {
+    entries: Vec<(&'a str, Entry)>,
+    directory: u64,
+}
 
 /// An entry of an archive.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,8 @@ impl<'a> Archive<'a> {
     /// Reads the central directory of a file of `file_size` bytes.
     pub(super) fn read(parts: &'a FileParts, file_size: u64) -> Result<Self, Stop> {
         let (directory, count) = find_directory(parts, file_size)?;
+        let length = directory.end - directory.start;
+        parts.check_limit(length)?;
         let (mut bytes, mut entries) = (parts.get(directory.clone())?, Vec::new());
         if count > MAX_ENTRIES {
             return Err(too_large().into());
@@ -61,7 +66,12 @@ impl<'a> Archive<'a> {
         if ranges.windows(2).any(|pair| pair[0].1 > pair[1].0) {
             return Err(malformed("entries overlap"));
         }
-        Ok(Self(entries))
+        Ok(Self { entries, directory: length })
+    }
+
+    /// Checks that the directory and the data of an entry are not longer than the limit of a header.
+    pub(super) fn check_limit(&self, parts: &FileParts, entry: &Entry) -> Result<(), HeaderError> {
+        parts.check_limit(self.directory.saturating_add(entry.size))
     }
 
     /// Returns the folder of the checkpoint with a trailing slash, and the entry of its pickle.
@@ -69,7 +79,7 @@ impl<'a> Archive<'a> {
         let other = |content| Err(not_a_checkpoint(content));
         let pickle =
             |(name, entry): &(&'a str, Entry)| Some((name.strip_suffix("data.pkl")?, *entry));
-        let pickles = self.0.iter().filter_map(pickle);
+        let pickles = self.entries.iter().filter_map(pickle);
         let mut pickles = pickles.filter(|(name, _)| name.find('/') == name.len().checked_sub(1));
         match (pickles.next(), pickles.next()) {
             (Some(pickle), None) if self.get(pickle.0, "constants.pkl").is_none() => Ok(pickle),
@@ -82,8 +92,8 @@ impl<'a> Archive<'a> {
     /// Returns the entry of a file in a folder.
     pub(super) fn get(&self, folder: &str, file: &str) -> Option<Entry> {
         let path = format!("{folder}{file}");
-        let at = self.0.binary_search_by_key(&&*path, |(name, _)| name).ok()?;
-        Some(self.0[at].1)
+        let at = self.entries.binary_search_by_key(&&*path, |(name, _)| name).ok()?;
+        Some(self.entries[at].1)
     }
 }
 

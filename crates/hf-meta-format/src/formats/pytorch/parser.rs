@@ -34,7 +34,10 @@ pub(in crate::formats) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
     let header = match DetectedFormat::recognize(start) {
         Some(DetectedFormat::Zip) => parse_archive(file),
         None | Some(DetectedFormat::Pickle) => {
-            let mut pickle = Pickle::new(file.start(), free_memory(file, MAX_LEGACY_MEMORY));
+            // The pickles are the header, so what follows the limit is not interpreted.
+            let limit = usize::try_from(file.limit).unwrap_or(usize::MAX);
+            let start = &file.start()[..limit.min(file.start().len())];
+            let mut pickle = Pickle::new(start, free_memory(file, MAX_LEGACY_MEMORY));
             let parsed = parse_pickles(file, &mut pickle);
             parsed.map_err(|stop| with_imports(stop, &pickle.imports))
         }
@@ -52,6 +55,7 @@ fn parse_archive(file: &FileParts) -> Result<FileHeader, Stop> {
     let file_size = file.size.ok_or_else(|| archive::malformed(reason))?;
     let archive = Archive::read(file, file_size)?;
     let (folder, entry) = archive.pickle()?;
+    archive.check_limit(file, &entry)?;
     let mut pickle = Pickle::new(entry.data(file)?, free_memory(file, MAX_MEMORY));
     let parsed = pickle.load().and_then(|root| {
         for Storage { key, bytes, .. } in pickle.storages() {
@@ -98,6 +102,9 @@ fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader
 /// Interprets the next pickle of a file without an archive, which may continue in bytes that are missing.
 fn load(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<PickleValue, Stop> {
     pickle.load().map_err(|stop| match stop {
+        Stop::Missing(Range { end, .. }) if end > file.limit => {
+            HeaderError::too_large(end, file.limit).into()
+        }
         Stop::Missing(missing) => file.missing(missing).map_missing(|Range { start, end }| {
             // Grows in proportion, so that the number of requests is logarithmic.
             let next = start.saturating_mul(4).min(file.limit).min(MAX_LENGTH);
@@ -121,13 +128,7 @@ fn load(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<PickleValue, Stop> 
 /// Checks that a missing range may be read, too.
 fn check_length(file: &FileParts, missing: &Range<u64>) -> Result<(), HeaderError> {
     let length = file.length().saturating_add(missing.end - missing.start);
-    if length > MAX_LENGTH {
-        return Err(too_large());
-    }
-    if length > file.limit.max(FIRST_RANGE) {
-        return Err(HeaderError::too_large(length, file.limit));
-    }
-    Ok(())
+    if length > MAX_LENGTH { Err(too_large()) } else { Ok(()) }
 }
 
 /// Returns the number of bytes that may be kept besides the parts of the file.

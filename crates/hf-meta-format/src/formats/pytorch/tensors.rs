@@ -131,7 +131,11 @@ impl TensorFinder<'_, '_> {
                 spend(&mut self.memory, VISITED_BYTES)?;
                 self.add_children(at, value)?;
                 let children = first..index(self.places.len());
-                if self.places[at as usize].entry == 0 {
+                let is_outermost = self.places[at as usize].entry == 0;
+                if let Some(only) = self.wrapped(children.clone()).filter(|_| is_outermost) {
+                    self.places[only as usize].entry = 0;
+                    pending.push(only);
+                } else if is_outermost {
                     pending.extend(self.add_entries(children));
                 } else {
                     pending.extend(children.rev());
@@ -180,20 +184,41 @@ impl TensorFinder<'_, '_> {
         Ok(())
     }
 
+    /// Returns the only entry of a dictionary if it is a dictionary of groups, such as the model and its copy. Then its
+    /// entries are those of the outermost dictionary.
+    fn wrapped(&self, mut children: Range<u32>) -> Option<u32> {
+        let only = children.next().filter(|_| children.is_empty())?;
+        let (pickle, value) = (self.pickle, self.places[only as usize].value);
+        let groups = pairs(pickle, value)
+            .take(MAX_ENTRIES)
+            .filter(|(_, group)| is_collection(pickle, *group) && !is_tensor(pickle, *group));
+        (pickle.kind(value) == Some(NodeKind::Dict) && groups.count() > 1).then_some(only)
+    }
+
     /// Adds the entries of the outermost dictionary. Returns them in reverse order, with the model at the end: tensors that it
     /// shares with others have its names.
     fn add_entries(&mut self, children: Range<u32>) -> Vec<u32> {
         let (pickle, mut entries) = (self.pickle, Vec::new());
-        let mut has_model = false;
+        let (mut has_model, mut has_state_dict) = (false, false);
         for at in children.clone() {
             let Place { key, value, .. } = self.places[at as usize];
             let Key::Value(name) = key else { continue };
-            if key == NO_KEY || is_tensor(pickle, value) || entries.len() == MAX_ENTRIES {
+            if key == NO_KEY || entries.len() == MAX_ENTRIES {
+                continue;
+            }
+            // Next to a state dictionary, a single tensor is a value of the run, such as a loss.
+            if is_tensor(pickle, value) {
+                entries.push((at, Some(TrainingEntry::Value)));
                 continue;
             }
             let role = role_of(pickle, &String::from_utf8_lossy(pickle.text(name)), value);
-            has_model |= role.is_none() && is_collection(pickle, value);
+            let is_model = role.is_none() && is_collection(pickle, value);
+            has_model |= is_model;
+            has_state_dict |= is_model && pickle.text(name).ends_with(b"state_dict");
             entries.push((at, role));
+        }
+        if !has_state_dict {
+            entries.retain(|(at, _)| !is_tensor(pickle, self.places[*at as usize].value));
         }
         // Without a state dictionary, nothing is known about the entries.
         if !has_model {

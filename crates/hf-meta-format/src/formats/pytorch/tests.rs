@@ -9,7 +9,9 @@ use serde::Deserialize;
 
 use super::values::too_large;
 use super::{PyTorch, is_allowed_import};
-use crate::formats::{FileHeader, Format, HeaderError, Step, TrainingEntry, read_header};
+use crate::formats::{
+    FileHeader, Format, HeaderError, HeaderErrorKind, Step, TrainingEntry, read_header,
+};
 
 /// The content of `oracle.json`.
 #[derive(Deserialize)]
@@ -43,7 +45,12 @@ fn oracle() -> Oracle {
 
 /// Parses a file, of which at most `chunk` bytes are read at once. Returns the number of reads, too.
 fn parse_in_chunks(file: &[u8], chunk: usize) -> Result<(FileHeader, usize), HeaderError> {
-    let mut parser = PyTorch.parser(&"model.bin".parse().unwrap(), 1 << 30);
+    parse_within(file, chunk, 1 << 30)
+}
+
+/// Parses a file with a limit of the header in bytes.
+fn parse_within(file: &[u8], chunk: usize, limit: u64) -> Result<(FileHeader, usize), HeaderError> {
+    let mut parser = PyTorch.parser(&"model.bin".parse().unwrap(), limit);
     let (mut range, mut reads) = (parser.first_range(), 0);
     loop {
         let at = |offset: u64| usize::try_from(offset).unwrap().min(file.len());
@@ -187,6 +194,9 @@ fn the_state_dictionary_of_a_training_checkpoint_is_the_model() {
         role("config", Value)
     );
     assert_eq!(roles(&[("run", &settings), ("net", &model)]), role("run", Value));
+    assert_eq!(roles(&[("loss", &c), ("model_state_dict", &model)]), role("loss", Value));
+    let wrapped = dictionary(&[("model", &model), ("model_ema", &average)]);
+    assert_eq!(roles(&[("state", &wrapped), ("epoch", "I3\n")]), role("state.model_ema", Copy));
     // Without a state dictionary, nothing is known.
     assert_eq!(roles(&[("w", &a), ("config", &settings)]), []);
     assert_eq!(roles(&[("up.weight", &a), ("down.weight", &b)]), []);
@@ -473,7 +483,7 @@ fn malformed_archives_are_rejected() {
 /// A file with a directory of 4 GiB is rejected before the directory is read.
 #[test]
 fn sizes_over_the_limit_are_not_requested() {
-    let mut parser = PyTorch.parser(&"model.bin".parse().unwrap(), 1 << 30);
+    let mut parser = PyTorch.parser(&"model.bin".parse().unwrap(), u64::MAX);
     let size = 8_u64 << 30;
     assert_eq!(parser.first_range(), 0..1 << 17);
     let start = [b"PK\x03\x04".as_slice(), &vec![0; (1 << 17) - 4]].concat();
@@ -484,6 +494,34 @@ fn sizes_over_the_limit_are_not_requested() {
     bytes[at..at + 20].copy_from_slice(b"PK\x05\x06\0\0\0\0\x01\0\x01\0\xf0\xff\xff\xff\0\0\0\0");
     let error = parser.advance(tail.start, bytes, Some(size)).unwrap_err();
     assert_eq!(error, too_large());
+}
+
+/// A header above the limit is too large, in whatever range it arrives, and even if it is malformed after the limit.
+#[test]
+fn the_limit_of_a_header_is_exact() {
+    let read = |name: &str| fs::read(folder().join(name)).unwrap();
+    let large = checkpoint_of(3_000);
+    let legacy = read("legacy-tied.bin");
+    let mut malformed = legacy.clone();
+    malformed.truncate(legacy.len() / 2);
+    for (name, file, header) in [
+        ("archive", read("tied.bin"), None),
+        ("archive of several ranges", large, None),
+        ("pickles", legacy, None),
+        ("malformed", malformed, Some(100)),
+    ] {
+        let kind = |limit| parse_within(&file, usize::MAX, limit).err().map(|error| error.kind);
+        let (mut low, mut high) = (0, header.unwrap_or(file.len() as u64 + 1_000_000));
+        assert_eq!(kind(high).is_none(), header.is_none(), "{name}");
+        while header.is_none() && high - low > 1 {
+            let middle = low.midpoint(high);
+            if kind(middle).is_none() { high = middle } else { low = middle }
+        }
+        assert!(high > 1, "{name}");
+        for limit in [1, 2, 9, high / 2, high - 1] {
+            assert_eq!(kind(limit), Some(HeaderErrorKind::TooLarge), "{name}: {limit} of {high}");
+        }
+    }
 }
 
 #[test]
