@@ -173,7 +173,8 @@ impl Engine {
             let model = model.set_some(weights.as_ref(), Model::format);
             let model = model.set_some(revision.as_ref(), Model::revision);
             let model = model.set_some(path.as_ref(), Model::path);
-            let mut report = model.verify().all_sets(all).engine(options).await.map_err(about(0))?;
+            let mut report =
+                model.verify().all_sets(all).engine(options).await.map_err(about(0))?;
             if let Some(base) = base {
                 report.check_base(&base.inspect().await.map_err(about(1))?);
             }
