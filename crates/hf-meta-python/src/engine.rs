@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
-use hf_meta::{CacheMode, Client, Endpoint, ErrorKind, Model, Source};
+use hf_meta::{CacheMode, Client, Endpoint, Model, Source};
 use hf_meta_census::arrow_array::RecordBatch;
 use hf_meta_census::{
-    Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, Manifest,
-    PublishOptions, diff, read_batch, verify,
+    Census, CensusError, CensusStop, CensusSummary, Listing, Manifest, PublishOptions, diff,
+    read_batch, verify,
 };
 use hf_meta_count::results::Plan;
 use hf_meta_count::results::diff::Diff;
@@ -25,6 +25,7 @@ use tokio::task::{AbortHandle, JoinError};
 use crate::clients::{Clients, Request, lock, timeout};
 use crate::edit::EditArguments;
 use crate::help::{CallError, Help, NamedSource, about};
+use crate::job::{Job, Progress};
 use crate::memory::{engine_options, memory_options};
 use crate::tensors::TensorStream;
 
@@ -33,33 +34,6 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The number of rows of a census: by status and error code, in existing parts, carried over, and not recounted.
 type Summary = (Vec<((String, String), usize)>, usize, usize, usize);
-
-/// The number of repositories that are done, that a call has in total, and that failed, and the error code of an outage.
-type Progress = (usize, usize, usize, Option<&'static str>);
-
-/// The progress of a call, its end, and its limits on concurrent repositories and on an outage.
-struct Job {
-    jobs: usize,
-    max_outage: Duration,
-    progress: Arc<Mutex<Progress>>,
-    stop: Arc<Mutex<Option<CensusStop>>>,
-}
-
-impl Job {
-    fn set(self, census: Census) -> Census {
-        *lock(&self.stop) = Some(census.stop_handle());
-        let census = census.max_outage(self.max_outage).concurrency(self.jobs).tool(tool());
-        census.on_progress(self.report())
-    }
-
-    /// Returns the function that records the progress of a census.
-    fn report(self) -> impl Fn(CensusProgress) + Send + Sync + 'static {
-        move |progress| {
-            let outage = progress.outage.map(ErrorKind::code);
-            *lock(&self.progress) = (progress.done, progress.total, progress.failed, outage);
-        }
-    }
-}
 
 /// The threads and clients of all calls. They belong to the process that made them, because a fork has none of the
 /// threads.
@@ -447,13 +421,6 @@ async fn blocking<T: Send + 'static>(
         Ok(panic) => std::panic::resume_unwind(panic),
         Err(_) => Err(CensusError::Stopped),
     })
-}
-
-/// Returns the name and the version of this module.
-fn tool() -> String {
-    let version = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
-    option_env!("HF_META_COMMIT")
-        .map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
 }
 
 /// Returns a call that reads a source.
