@@ -230,7 +230,9 @@ pub mod speed {}
 /// [errors]: crate::docs::validity
 /// [`Model::tensors`]: crate::Model::tensors
 /// [`TensorReader::chunks`]: crate::TensorReader::chunks
+/// [`TensorReader::for_each_part`]: crate::TensorReader::for_each_part
 /// [`Tensors::max_memory`]: crate::Tensors::max_memory
+/// [Python]: crate::docs::python#tensors
 #[doc = include_str!("tensors.md")]
 pub mod tensors {}
 
