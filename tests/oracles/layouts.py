@@ -533,13 +533,13 @@ class Included:
 
     def prefixes(self):
         """Returns the prefixes under which most patterns of the nested model are found."""
-        inner = [key for key in self.words if not (key.startswith("^") or is_rule(key))]
+        inner = sorted(key for key in self.words.keys() | self.corrected if not (key.startswith("^") or is_rule(key)))
         found = collections.Counter()
         for pattern in self.layout.entries:
             for name in inner:
                 if pattern == name or pattern.endswith("." + name):
                     found[pattern[: len(pattern) - len(name)]] += 1
-        return [(prefix, count) for prefix, count in found.most_common(8) if prefix and count >= max(4, len(inner) / 2)]
+        return [(prefix, count) for prefix, count in found.most_common(8) if prefix and count >= max(4, len(self.words) / 2)]
 
     def differing(self, prefix, own):
         """Returns the entries of the layout under a prefix that the nested layout has not, or has otherwise."""
@@ -670,8 +670,8 @@ def main():
         for path, kind in nested(layout.samples[0]["config"]):
             if kind not in plain or kind == name:
                 continue
-            included = Included(layout, path, plain[kind], corrected.get(kind, ()))
-            known = plain[kind].keys() | corrected.get(kind, ())
+            included = Included(layout, path, plain[kind], corrected.get(kind, set()))
+            known = plain[kind].keys() | corrected.get(kind, set())
             best = None
             for prefix, _ in included.prefixes():
                 taken = {key for key in own if key.startswith(prefix) and key[len(prefix):] in known}
