@@ -2,6 +2,7 @@
 //! threads.
 
 pub(crate) mod blocking;
+pub(crate) mod body_sink;
 pub(crate) mod budget;
 pub(crate) mod environment;
 pub(crate) mod meter;

@@ -7,6 +7,7 @@ use hf_meta_count::results::{Plan, Weights};
 use hf_meta_format::read_plan::{PlanOptions, PlannedFile, ReadPlan, TensorSelection};
 
 use super::ModelCall;
+use crate::base::body_sink::BodySink;
 use crate::error::Error;
 use crate::hub::CommitSha;
 
@@ -57,13 +58,15 @@ impl ModelCall {
         self.call().files.admit_requests(requests)
     }
 
-    /// Reads exactly a range of a file at a commit.
+    /// Reads exactly a range of a file at a commit. The bytes that were passed on to a receiver are not part of the result.
     pub(crate) async fn read_data(
         self,
         file: Arc<PlannedFile>,
         range: Range<u64>,
         commit: Option<CommitSha>,
+        sink: Option<BodySink>,
     ) -> Result<Vec<u8>, Error> {
-        self.call().read_data(&file, range, commit).await
+        let passed_on = || sink.as_ref().map_or(0, BodySink::received);
+        self.call().read_data(&file, range, commit, passed_on).await
     }
 }

@@ -13,7 +13,7 @@ use hf_meta_format::read_plan::{PlanOptions, PlannedTensor, ReadPlan, TensorSele
 
 use super::model::Model;
 use super::tensors::{TensorChunk, TensorReader};
-use super::values::{MAX_GAP, SEED};
+use super::values::{MAX_GAP, MAX_SAMPLE_RANGE, SEED};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::error::Error;
 
@@ -111,8 +111,9 @@ async fn compare(
     let parts = parts(&tensors, pairs, diff.check);
     // The parts of the second model are read in the order of the first.
     let other_parts = parts.iter().filter_map(|(at, range)| Some((*pairs.get(at)?, range.clone())));
+    let other_parts: Vec<_> = other_parts.collect();
     let mut sides =
-        [Side::new(before, &parts)?, Side::new(after, &other_parts.collect::<Vec<_>>())?];
+        [Side::new(before, &parts, diff.check)?, Side::new(after, &other_parts, diff.check)?];
     let mut compared = 0;
     for same_tensor in parts.chunk_by(|one, other| one.0 == other.0) {
         let tensor = &tensors[same_tensor[0].0];
@@ -175,8 +176,12 @@ struct Side {
 }
 
 impl Side {
-    fn new(reader: TensorReader, parts: &[Part]) -> Result<Self, Error> {
+    fn new(reader: TensorReader, parts: &[Part], check: ValueCheck) -> Result<Self, Error> {
         let options = PlanOptions::default().max_gap(MAX_GAP);
+        let options = match check {
+            ValueCheck::All => options,
+            _ => options.max_range(MAX_SAMPLE_RANGE),
+        };
         let plan = reader.plan().parts(parts, &options);
         let plan = plan.map_err(|error| Error::InvalidOption {
             option: "tensors",

@@ -15,6 +15,7 @@ use tracing::Instrument;
 use super::context::ClientContext;
 use super::model::Model;
 use crate::backends::{Origin, StoreFolder, WebFolder, local_folder};
+use crate::base::body_sink::BodySink;
 use crate::base::budget::CallBudget;
 use crate::base::meter::CallMeter;
 use crate::call::{CacheLookup, CallFiles, ModelCall, file_of, on_disk, part_of_repo, probe_path};
@@ -44,6 +45,22 @@ impl Model {
             let done = within_timeout(limit, &meter, call).await;
             done.ok_or(Error::DeadlineExceeded { limit })?
         })
+    }
+
+    /// Returns whether ranges come from a server, which can pass them on while they arrive.
+    pub(super) fn reads_server(&self) -> bool {
+        match &self.source {
+            Ok(Source::Url(_)) => true,
+            Ok(Source::Repo { .. }) => self.store.is_none() && self.context.offline.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Passes ranges of servers on while they arrive.
+    pub(super) fn with_sink(&self, sink: &BodySink) -> Self {
+        let http = self.context.http.with_sink(sink.clone());
+        let context = Arc::new(ClientContext { http, ..ClientContext::clone(&self.context) });
+        Self { context, ..self.clone() }
     }
 
     /// Runs a call without a timeout. If the Hub rejects the token, runs it again without the token, because a public

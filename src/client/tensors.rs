@@ -1,7 +1,8 @@
 //! Reads the data of selected tensors.
 
 use std::future::ready;
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -10,9 +11,12 @@ use hf_meta_format::Dtype;
 use hf_meta_format::read_plan::{
     PlanOptions, PlannedTensor, ReadPlan, ReadRange, TensorOrder, TensorPiece, TensorSelection,
 };
+use hf_meta_inspect::shared;
 
 use super::model::Model;
 use crate::base::blocking::in_task;
+use crate::base::body_sink::BodySink;
+use crate::base::lock;
 use crate::call::PinnedPlan;
 use crate::error::Error;
 use crate::hub::CommitSha;
@@ -22,6 +26,9 @@ const DEFAULT_MEMORY: u64 = 64 << 20;
 
 /// The maximum number of ranges in flight. A sample of BLOOM has 1,059 short ones: at a round trip of 50 ms, 7 took 24 s.
 const MAX_IN_FLIGHT: usize = 64;
+
+/// The memory of a range in flight that is passed on while it arrives, in bytes: the buffers of its connection.
+const CONNECTION_MEMORY: u64 = 1 << 20;
 
 /// The minimum length of a range in bytes, if the memory is small.
 const MIN_RANGE: u64 = 64 << 10;
@@ -208,7 +215,7 @@ impl TensorReader {
             in_task(async move {
                 let (file, span) = (Arc::clone(&range.file), range.start..range.end);
                 let read = model.call(move |call| {
-                    call.read_data(Arc::clone(&file), span.clone(), commit.clone())
+                    call.read_data(Arc::clone(&file), span.clone(), commit.clone(), None)
                 });
                 let bytes = Bytes::from(read.await?);
                 let chunk = |piece: TensorPiece| {
@@ -220,6 +227,39 @@ impl TensorReader {
             })
         };
         stream::iter(ranges).map(read).buffered(in_flight).try_flatten().boxed()
+    }
+
+    /// Passes parts of the tensors to a function while they arrive, in any order: the index of the tensor in
+    /// [`ReadPlan::tensors`], the position in its data, and the bytes. Unlike [`chunks`](Self::chunks), this keeps no range
+    /// of a server in memory, so more ranges are in flight. After a failed attempt, a range is passed on again.
+    ///
+    /// The function is called on threads of the runtime, several times at once.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`chunks`](Self::chunks), and [`Error::Io`] if the function fails.
+    pub async fn for_each_part(
+        self,
+        receive: impl Fn(usize, u64, &[u8]) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let receive: Arc<ReceivePart> = Arc::new(receive);
+        let in_flight = self.in_flight_of_parts();
+        let Self { model, planned, .. } = self;
+        let ranges = planned.plan.ranges.clone();
+        let read = move |range: ReadRange| {
+            let (model, planned, receive) = (model.clone(), planned.clone(), receive.clone());
+            in_task(read_part(model, planned, range, receive))
+        };
+        stream::iter(ranges).map(read).buffer_unordered(in_flight).try_collect().await
+    }
+
+    /// Returns the number of ranges in flight if ranges of a server are passed on.
+    fn in_flight_of_parts(&self) -> usize {
+        if !self.model.reads_server() {
+            return self.in_flight();
+        }
+        let ranges = usize::try_from(self.memory / CONNECTION_MEMORY).unwrap_or(usize::MAX);
+        ranges.clamp(1, MAX_IN_FLIGHT)
     }
 
     /// Reads the tensors, in the order of the plan. A tensor that spans several ranges needs its own memory besides the
@@ -236,6 +276,68 @@ impl TensorReader {
         })
         .boxed()
     }
+}
+
+/// A function that receives parts of tensors.
+type ReceivePart = dyn Fn(usize, u64, &[u8]) -> io::Result<()> + Send + Sync;
+
+/// Reads a range, and passes it on.
+async fn read_part(
+    model: Model,
+    planned: PinnedPlan,
+    range: ReadRange,
+    receive: Arc<ReceivePart>,
+) -> Result<(), Error> {
+    let PinnedPlan { plan, commit, .. } = planned;
+    let failure: Arc<Mutex<Option<io::Error>>> = Arc::default();
+    let (file, span, failed) = (Arc::clone(&range.file), range.start..range.end, failure.clone());
+    // The part of the range that has arrived begins at `at`.
+    let pass_on = move |at: u64, bytes: &[u8]| {
+        let found = parts_of(&plan, &range, at, bytes, &*receive);
+        found.map_err(|error| {
+            let kind = error.kind();
+            *lock(&failed) = Some(error);
+            kind.into()
+        })
+    };
+    let sink = BodySink::new(pass_on);
+    let reader = model.with_sink(&sink);
+    let (name, passed_on) = (file.path.to_string(), sink.clone());
+    let read = reader.call(move |call| {
+        let (file, sink) = (Arc::clone(&file), Some(passed_on.clone()));
+        call.read_data(file, span.clone(), commit.clone(), sink)
+    });
+    let failed = |source| Error::Io { file: name, source: shared(source) };
+    let read = read.await;
+    // Not locked while bytes are passed on.
+    let failure = lock(&failure).take();
+    match (read, failure) {
+        (_, Some(error)) => Err(failed(error)),
+        (Err(error), None) => Err(error),
+        // A source that does not pass on ranges returns them.
+        (Ok(bytes), None) if bytes.is_empty() => Ok(()),
+        (Ok(bytes), None) => sink.receive(0, &bytes).map_err(failed),
+    }
+}
+
+/// Passes on the bytes of the tensors in a part of a range.
+fn parts_of(
+    plan: &ReadPlan,
+    range: &ReadRange,
+    at: u64,
+    bytes: &[u8],
+    receive: &ReceivePart,
+) -> io::Result<()> {
+    let at = usize::try_from(at).unwrap_or(usize::MAX);
+    let end = at.saturating_add(bytes.len());
+    for TensorPiece { tensor, offset, bytes: piece, .. } in plan.pieces(range) {
+        let (first, last) = (piece.start.max(at), piece.end.min(end));
+        if first < last {
+            let offset = offset + (first - piece.start) as u64;
+            receive(tensor, offset, &bytes[first - at..last - at])?;
+        }
+    }
+    Ok(())
 }
 
 /// Tensors that are put together from their parts.

@@ -26,6 +26,9 @@ pub(super) const SEED: u64 = 0;
 /// The maximum gap between parts of a sample in bytes. A longer one is not read.
 pub(super) const MAX_GAP: u64 = 8 << 10;
 
+/// The maximum length of a range of a sample in bytes. A longer one would leave memory for few others in flight.
+pub(super) const MAX_SAMPLE_RANGE: u64 = 1 << 20;
+
 /// The maximum number of findings that are kept while tensors are read.
 const MAX_FINDINGS: usize = 10_000;
 
@@ -100,8 +103,10 @@ impl Model {
         let prepare = move || {
             let parts = parts(&sets, check);
             let options = PlanOptions::default();
-            let is_whole = check == ValueCheck::All;
-            let options = if is_whole { options } else { options.max_gap(MAX_GAP) };
+            let options = match check {
+                ValueCheck::All => options,
+                _ => options.max_gap(MAX_GAP).max_range(MAX_SAMPLE_RANGE),
+            };
             let plan = sets.plan.parts(&parts, &options);
             let plan = Arc::new(plan.map_err(|error| not_readable(error.to_string()))?);
             let reader = TensorReader::new(model, PinnedPlan { source, commit, plan });
@@ -169,6 +174,7 @@ impl Checker {
                 self.report.bytes_checked += bytes.len() as u64;
             }
             let start = self.sets.plan.tensors[at].start.saturating_add(position);
+            let length = bytes.len();
             let scan = move || {
                 if let Some(scanner) = &mut scanner {
                     scanner.add(position, &bytes);
@@ -178,7 +184,7 @@ impl Checker {
                 }
                 (scanner, hash)
             };
-            let (scanner, hash) = spawn_blocking_if_large(usize::MAX, scan).await;
+            let (scanner, hash) = spawn_blocking_if_large(length, scan).await;
             (self.current, self.hash) = (Some((at, scanner)), hash);
         }
         self.finish();

@@ -164,6 +164,8 @@ pub mod layouts {}
 pub mod library {}
 
 /// [`Count::memory`]: crate::Count::memory
+/// [`EngineModel::answer`]: hf_meta_count::engines::EngineModel::answer
+/// [`EngineReport`]: hf_meta_count::results::EngineReport
 /// [`Fit`]: hf_meta_count::memory::Fit
 /// [`Memory`]: hf_meta_count::memory::Memory
 /// [`memory`]: crate::docs::json#memory
@@ -182,6 +184,7 @@ pub mod metadata {}
 /// [errors]: crate::docs::errors
 /// [install]: crate::docs::install
 /// [metadata]: crate::docs::metadata
+/// [tensors]: crate::docs::tensors
 #[doc = include_str!("python.md")]
 pub mod python {}
 
@@ -227,7 +230,9 @@ pub mod speed {}
 /// [errors]: crate::docs::validity
 /// [`Model::tensors`]: crate::Model::tensors
 /// [`TensorReader::chunks`]: crate::TensorReader::chunks
+/// [`TensorReader::for_each_part`]: crate::TensorReader::for_each_part
 /// [`Tensors::max_memory`]: crate::Tensors::max_memory
+/// [Python]: crate::docs::python#tensors
 #[doc = include_str!("tensors.md")]
 pub mod tensors {}
 

@@ -2,10 +2,12 @@
 //! compressed with gzip.
 
 use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::write::GzDecoder;
-use hf_meta_inspect::{HttpError, HttpErrorKind};
+use hf_meta_inspect::{HttpError, HttpErrorKind, Refusal};
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 
@@ -13,6 +15,7 @@ use super::SafeUrl;
 use super::attempt::Attempt;
 use super::error::{self, Defect};
 use super::range::{BodySlice, check_encoding, wrong_length};
+use crate::base::body_sink::BodySink;
 use crate::base::budget::CallBudget;
 
 /// The maximum capacity allocated before the first byte arrives. A server can announce a long body and send little.
@@ -24,30 +27,71 @@ const INITIAL_CAPACITY: u64 = 1 << 16;
 ///
 /// If the body ends inside the slice, or continues after a slice that should end the body.
 pub(super) async fn read_slice(
-    mut response: Response,
+    response: Response,
     slice: &BodySlice,
     attempt: &mut Attempt<'_>,
 ) -> Result<Vec<u8>, HttpError> {
     let capacity = slice.length.min(INITIAL_CAPACITY);
     let mut bytes = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
-    let mut offset = slice.offset;
-    while len(&bytes) < slice.length {
+    let take = |chunk: &[u8]| {
+        bytes.extend_from_slice(chunk);
+        Ok(())
+    };
+    take_slice(response, slice, attempt, take).await?;
+    Ok(bytes)
+}
+
+/// Passes the requested slice of a body on while it arrives, but not the bytes after the range.
+///
+/// # Errors
+///
+/// Under the conditions of [`read_slice`], and if the receiver fails.
+pub(super) async fn pass_slice(
+    response: Response,
+    slice: &BodySlice,
+    range: &Range<u64>,
+    sink: &BodySink,
+    attempt: &mut Attempt<'_>,
+) -> Result<(), HttpError> {
+    let length = range.end.saturating_sub(range.start);
+    let (mut at, url) = (0, response.url().clone());
+    let take = |chunk: &[u8]| {
+        let left = usize::try_from(length - at).unwrap_or(usize::MAX);
+        let chunk = &chunk[..chunk.len().min(left)];
+        let received = sink.receive(at, chunk);
+        at += len(chunk);
+        received.map_err(|error| error::over_budget(&url, Refusal(Arc::new(error))))
+    };
+    take_slice(response, slice, attempt, take).await
+}
+
+/// Calls a function with each chunk of the requested slice of a body.
+async fn take_slice(
+    mut response: Response,
+    slice: &BodySlice,
+    attempt: &mut Attempt<'_>,
+    mut take: impl FnMut(&[u8]) -> Result<(), HttpError>,
+) -> Result<(), HttpError> {
+    let (mut offset, mut found) = (slice.offset, 0);
+    while found < slice.length {
         let Some(chunk) = next_chunk(&mut response, attempt).await? else {
-            return Err(error::defect(response.url(), wrong_length(slice.length, len(&bytes))));
+            return Err(error::defect(response.url(), wrong_length(slice.length, found)));
         };
         let skipped = offset.min(len(&chunk));
         offset -= skipped;
-        bytes.extend_from_slice(&chunk[usize::try_from(skipped).unwrap_or(chunk.len())..]);
+        let chunk = &chunk[usize::try_from(skipped).unwrap_or(chunk.len())..];
+        let left = usize::try_from(slice.length - found).unwrap_or(usize::MAX);
+        found += len(chunk);
+        take(&chunk[..chunk.len().min(left)])?;
     }
     // Reading to the end of the body proves that nothing follows, and lets the connection be reused.
     if !slice.is_prefix
-        && (len(&bytes) > slice.length || next_chunk(&mut response, attempt).await?.is_some())
+        && (found > slice.length || next_chunk(&mut response, attempt).await?.is_some())
     {
         let description = format!("expected {} bytes, got more", slice.length);
         return Err(error::defect(response.url(), (HttpErrorKind::WrongBody, description)));
     }
-    bytes.truncate(usize::try_from(slice.length).unwrap_or(usize::MAX));
-    Ok(bytes)
+    Ok(())
 }
 
 /// Reads the decoded body of a response, at most `limit` bytes. Calls `arrived` with the bytes so far, and waits for the

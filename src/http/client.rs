@@ -25,6 +25,7 @@ use super::attempt::{Attempt, Requested};
 use super::clients::HttpClients;
 use super::rate_limit_gate::RateLimitGate;
 use super::settings::HttpSettings;
+use crate::base::body_sink::BodySink;
 use crate::base::budget::CallBudget;
 use crate::base::lock;
 use crate::base::meter::CallMeter;
@@ -47,6 +48,8 @@ pub(crate) struct Http {
     pub(crate) meter: CallMeter,
     /// Limits the requests and the memory of the call.
     pub(crate) budget: CallBudget,
+    /// Receives ranges while they arrive.
+    pub(super) sink: Option<BodySink>,
 }
 
 impl Http {
@@ -65,6 +68,7 @@ impl Http {
             redirect_origin: Arc::default(),
             meter: CallMeter::default(),
             budget: CallBudget::default(),
+            sink: None,
             settings,
         };
         anonymous.with_token(token)
@@ -89,6 +93,11 @@ impl Http {
     /// Returns a client like [`with_meter`](Self::with_meter), for a call with a budget.
     pub(crate) fn for_call(&self, meter: CallMeter, budget: CallBudget) -> Self {
         Self { meter, budget, ..self.clone() }
+    }
+
+    /// Returns a client that passes ranges on while they arrive, instead of returning them.
+    pub(crate) fn with_sink(&self, sink: BodySink) -> Self {
+        Self { sink: Some(sink), ..self.clone() }
     }
 
     /// Returns whether the quota of `url` is known to leave room for a number of requests that may turn out to be

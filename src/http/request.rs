@@ -36,7 +36,7 @@ const X_LINKED_SIZE: &str = "x-linked-size";
 
 impl Http {
     /// Reads a range of a file. The result is shorter than the range only if the file ends inside it. It may be
-    /// longer if the range starts at byte 0.
+    /// longer if the range starts at byte 0. With a [receiver](Self::with_sink), it is empty.
     pub(crate) async fn read_range(
         &self,
         url: &Url,
@@ -87,7 +87,12 @@ impl Http {
             Err(defect) => return Err(error::defect(response.url(), defect)),
         };
         let url = response.url().clone();
-        let bytes = body::read_slice(response, &slice, attempt).await?;
+        let bytes = if let Some(sink) = &self.sink {
+            body::pass_slice(response, &slice, range, sink, attempt).await?;
+            Vec::new()
+        } else {
+            body::read_slice(response, &slice, attempt).await?
+        };
         let file_size = if let Some(size) = slice.file_size {
             size
         } else {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::ValueHint;
@@ -23,6 +23,7 @@ use super::output::{Page, print_json};
 use super::part_file::PartFile;
 use super::repos::RepoArg;
 use super::signal;
+use super::stderr::lock;
 use super::table::{Shrink, Table};
 use super::terminal::ColorArgs;
 
@@ -249,6 +250,42 @@ impl Written {
     }
 }
 
+/// Writes the parts of tensors behind the header of a file, in the order in which they arrive.
+async fn write_parts(
+    reader: TensorReader,
+    file: &PartFile,
+    header: &[u8],
+    written: &Arc<Written>,
+) -> CommandResult<()> {
+    let mut end = header.len() as u64;
+    let starts = reader.plan().tensors.iter().map(|tensor| {
+        let start = end;
+        end = end.saturating_add(tensor.byte_length());
+        start
+    });
+    let starts: Vec<_> = starts.collect();
+    let (writer, written) = (file.writer()?, Arc::clone(written));
+    let failure: Arc<Mutex<Option<io::Error>>> = Arc::default();
+    let failed = Arc::clone(&failure);
+    // A copy to the memory of the system takes less time than another thread would take to do it.
+    let receive = move |tensor: usize, offset: u64, bytes: &[u8]| {
+        let start = starts.get(tensor).copied().unwrap_or(u64::MAX);
+        let done = writer.write_at(start.saturating_add(offset), bytes).map_err(|error| {
+            let kind = error.kind();
+            *lock(&failed) = Some(error);
+            io::Error::from(kind)
+        });
+        written.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        done
+    };
+    let read = reader.for_each_part(receive).await;
+    // The error of the file has its name.
+    if let Some(error) = lock(&failure).take() {
+        return Err(error.into());
+    }
+    Ok(read?)
+}
+
 /// Reads the tensors of a plan, and writes them as a safetensors file.
 async fn save(
     reader: TensorReader,
@@ -272,10 +309,15 @@ async fn save(
     let shown = Arc::clone(&written);
     let line = context.line.show(Some(PRINT_INTERVAL), move |_| shown.describe());
     output.write(&header)?;
-    let mut chunks = reader.chunks();
-    while let Some(chunk) = chunks.try_next().await? {
-        output.write(&chunk.bytes)?;
-        written.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
+    match output {
+        Output::File(file) => write_parts(reader, file, &header, &written).await?,
+        Output::Stdout => {
+            let mut chunks = reader.chunks();
+            while let Some(chunk) = chunks.try_next().await? {
+                output.write(&chunk.bytes)?;
+                written.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
+            }
+        }
     }
     drop(line);
     let Output::File(file) = output else { return Ok(()) };

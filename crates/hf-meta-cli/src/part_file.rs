@@ -4,9 +4,14 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::exit::failed_to;
 use super::signal;
+
+/// The number of bytes after which they are written to the disk.
+const SYNC_BYTES: u64 = 64 << 20;
 
 /// A file that is written under another name in the same folder. If it is dropped before it is finished, or if a signal
 /// ends the process, it is removed.
@@ -56,6 +61,14 @@ impl PartFile {
         self.file.write_all(bytes).map_err(|error| failed_to(action())(error))
     }
 
+    /// Returns a writer at any position of the file, which several threads may use.
+    pub(crate) fn writer(&self) -> io::Result<PartWriter> {
+        let name = self.name();
+        let file = self.file.try_clone().map_err(failed_to(format!("write `{name}`")))?;
+        let (unsynced, is_syncing) = (AtomicU64::new(0), Arc::default());
+        Ok(PartWriter { file: Arc::new(file), name, unsynced, is_syncing })
+    }
+
     /// Gives the file its name. A file of that name that has appeared in the meantime is kept, unless it is replaced.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         // Some file systems store the new name before the content: after a power failure, the file would be empty.
@@ -77,6 +90,58 @@ impl PartFile {
         signal::remove_on_signal(None);
         Ok(())
     }
+}
+
+/// Writes at any position of a [`PartFile`].
+#[derive(Debug)]
+pub(crate) struct PartWriter {
+    file: Arc<File>,
+    name: String,
+    /// The number of bytes since the last sync.
+    unsynced: AtomicU64,
+    is_syncing: Arc<AtomicBool>,
+}
+
+impl PartWriter {
+    /// Writes all bytes at a position.
+    pub(crate) fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        write_all_at(&self.file, at, bytes)
+            .map_err(|error| failed_to(format!("write `{}`", self.name))(error))?;
+        let unsynced = self.unsynced.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        if unsynced > SYNC_BYTES && !self.is_syncing.swap(true, Ordering::Relaxed) {
+            self.unsynced.store(0, Ordering::Relaxed);
+            self.sync();
+        }
+        Ok(())
+    }
+
+    /// Starts to write to the disk what is in the memory of the system, so that little is left at the end.
+    fn sync(&self) {
+        let (file, is_syncing) = (Arc::clone(&self.file), Arc::clone(&self.is_syncing));
+        let sync = move || {
+            // The sync at the end reports errors.
+            let _ = file.sync_data();
+            is_syncing.store(false, Ordering::Relaxed);
+        };
+        // Without a thread, the sync at the end does all of it.
+        let _ = std::thread::Builder::new().spawn(sync);
+    }
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+fn write_all_at(file: &File, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_write(file, bytes, at)? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            written => (at, bytes) = (at + written as u64, &bytes[written..]),
+        }
+    }
+    Ok(())
 }
 
 /// Checks that a path is free, or a regular file that may be replaced. A rename would replace a link or a device itself.

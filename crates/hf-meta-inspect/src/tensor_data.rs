@@ -10,7 +10,8 @@ use super::error::Error;
 use super::pinned::Pinned;
 
 impl Call {
-    /// Reads exactly a range of a file, at the commit that its header was read at.
+    /// Reads exactly a range of a file, at the commit that its header was read at. `passed_on` returns the number of bytes
+    /// that the files have passed on while they arrived, and which the result therefore lacks.
     ///
     /// # Errors
     ///
@@ -20,6 +21,7 @@ impl Call {
         file: &PlannedFile,
         range: Range<u64>,
         commit: Option<CommitSha>,
+        passed_on: impl Fn() -> u64,
     ) -> Result<Vec<u8>, Error> {
         let files = Pinned::new(&self.files, commit);
         let length = range.end.saturating_sub(range.start);
@@ -27,7 +29,8 @@ impl Call {
         let mut bytes = part.bytes;
         // A range that starts at byte 0 may be longer.
         bytes.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-        let (found, name) = (bytes.len() as u64, || files.files.file_name(&file.path));
+        let found = (bytes.len() as u64).saturating_add(passed_on());
+        let name = || files.files.file_name(&file.path);
         let message = match part.file_size {
             Some(size) if size != file.size => {
                 format!("expected `{}` to have {} bytes, got {size}", name(), file.size)

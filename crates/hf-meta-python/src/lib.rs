@@ -7,6 +7,7 @@ mod edit;
 mod engine;
 mod error;
 mod help;
+mod job;
 mod memory;
 mod tensors;
 

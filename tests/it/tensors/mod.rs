@@ -5,10 +5,13 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind as ErrorKindOfIo;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use hf_meta::{Client, Error, ErrorKind, Model, Source, Tensor, TensorSelection};
+use hf_meta_format::read_plan::PlannedTensor;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
@@ -154,6 +157,73 @@ async fn a_tensor_that_is_larger_than_the_memory_arrives_in_parts() {
         ends,
         plan.tensors.iter().map(|tensor| tensor.end - tensor.start).collect::<Vec<_>>()
     );
+}
+
+/// Parts arrive in any order, and again after a failed attempt, from servers and from a disk.
+#[tokio::test]
+async fn parts_are_passed_on_as_they_arrive() {
+    let (repo, first, second) = sharded();
+    let (hub, folder) = (LocalHub::start([repo]).unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("model.safetensors");
+    fs::write(&path, &second).unwrap();
+    let url = format!("{}/org/model/resolve/main/2.safetensors", hub.endpoint());
+    let policy = hf_meta::RetryPolicy::default().max_attempts(3).initial_delay(Duration::ZERO);
+    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(policy).build().unwrap();
+    let sources = [
+        (client.model("org/model"), 4),
+        (client.source(Source::Url(url.parse().unwrap())), 2),
+        (client.source(Source::Local(path)), 2),
+    ];
+    hub.inject(|request, earlier| {
+        let is_first = request.host == Host::Cdn && earlier == 0;
+        is_first.then_some(Fault::ResetInBody { after: 1_000 })
+    });
+    for (model, count) in sources {
+        for memory in [0, 1 << 30] {
+            let reader = model.tensors(TensorSelection::all()).max_memory(memory).await.unwrap();
+            let planned = reader.plan().tensors.clone();
+            let length = |tensor: &PlannedTensor| usize::try_from(tensor.byte_length()).unwrap();
+            let data = planned.iter().map(|tensor| vec![0; length(tensor)]);
+            let data = Arc::new(Mutex::new(data.collect::<Vec<_>>()));
+            let filled = Arc::clone(&data);
+            let receive = move |tensor: usize, offset: u64, bytes: &[u8]| {
+                let at = usize::try_from(offset).unwrap();
+                filled.lock().unwrap()[tensor][at..at + bytes.len()].copy_from_slice(bytes);
+                Ok(())
+            };
+            reader.clone().for_each_part(receive).await.unwrap();
+            let whole: Vec<_> = reader.clone().tensors().try_collect().await.unwrap();
+            let bytes: Vec<_> = whole.iter().map(|tensor| tensor.bytes.to_vec()).collect();
+            assert_eq!(*data.lock().unwrap(), bytes);
+            assert_same(&whole, &[&first, &second], count);
+            let full = |_: usize, _: u64, _: &[u8]| Err(ErrorKindOfIo::StorageFull.into());
+            let error = reader.for_each_part(full).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::LocalIo, "{}", error_chain(&error));
+        }
+    }
+}
+
+/// A server that sends other bytes than the range, or less.
+#[tokio::test]
+async fn parts_of_a_wrong_response_end_the_read() {
+    let (repo, ..) = sharded();
+    let hub = LocalHub::start([repo]).unwrap();
+    let policy = hf_meta::RetryPolicy::default().max_attempts(2).initial_delay(Duration::ZERO);
+    let client = Client::builder().endpoint(hub.endpoint()).retry_policy(policy).build().unwrap();
+    let model = client.model("org/model");
+    for fault in [
+        Fault::Truncated { length: 100 },
+        Fault::WrongContentRange(ContentRangeFault::Shifted),
+        Fault::Gzip,
+        Fault::Clamped { length: 100 },
+    ] {
+        let name = format!("{fault:?}");
+        hub.inject(|_, _| None);
+        let reader = model.tensors(TensorSelection::all()).await.unwrap();
+        hub.inject(move |request, _| (request.host == Host::Cdn).then(|| fault.clone()));
+        let error = reader.for_each_part(|_, _, _| Ok(())).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Network, "{name}: {}", error_chain(&error));
+    }
 }
 
 #[tokio::test]

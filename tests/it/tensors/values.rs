@@ -37,6 +37,21 @@ impl Values {
         Self { first: matrix(1), second: matrix(2), bias, scale }
     }
 
+    /// The two upper bytes of each number.
+    fn bf16_file(&self) -> Vec<u8> {
+        let file = self.file();
+        let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+        let halves = tensors.iter().map(|(name, tensor)| {
+            let bytes = tensor.data().chunks(4).flat_map(|number| [number[2], number[3]]);
+            (name.to_owned(), tensor.shape().to_vec(), bytes.collect::<Vec<_>>())
+        });
+        let halves: Vec<_> = halves.collect();
+        let views = halves.iter().map(|(name, shape, bytes)| {
+            (&**name, TensorView::new(Dtype::BF16, shape.clone(), bytes).unwrap())
+        });
+        safetensors::serialize(views, None).unwrap()
+    }
+
     fn file(&self) -> Vec<u8> {
         let tensors: [(&str, &[f32], Vec<usize>); 4] = [
             ("first.weight", &self.first, vec![ROWS, COLUMNS]),
@@ -96,6 +111,10 @@ async fn planted_faults_are_found_by_a_sample_or_by_all_values() {
     plant("a third of a matrix", true, "`first.weight` has blocks of zeros", &|values| {
         values.first[..share(34)].fill(0.0);
     });
+    // A sample finds most of such faults: this one, but not the same at the start of the matrix.
+    plant("10 % of a matrix", true, "`first.weight` has blocks of zeros", &|values| {
+        values.first[share(10)..share(20)].fill(0.0);
+    });
     plant("1 % of a matrix", false, "`first.weight` has blocks of zeros", &|values| {
         values.first[4_096..4_096 + share(1)].fill(0.0);
     });
@@ -113,6 +132,43 @@ async fn planted_faults_are_found_by_a_sample_or_by_all_values() {
                 );
             }
         }
+    }
+}
+
+/// Numbers of another model, and a flipped bit, are numbers.
+#[test]
+fn other_bytes_are_found_by_their_hash_only() {
+    let sound = Values::new();
+    let mut flipped = sound.clone();
+    flipped.second[4_711] = f32::from_bits(flipped.second[4_711].to_bits() ^ 1);
+    let mut other = sound.clone();
+    other.first.reverse();
+    let mut zeros = sound.clone();
+    zeros.first[4_096..4_096 + ROWS * COLUMNS / 100].fill(0.0);
+    let file = sound.file();
+    let hash = hex(Sha256::digest(&file));
+    let repo = Repo::new("org/model")
+        .file("1.safetensors", File::from_bytes(file.clone()).hash(&hash))
+        .file("2.safetensors", File::from_bytes(file).hash(&hash));
+    let hub = LocalHub::start([repo]).unwrap();
+    for (name, values, is_number) in [
+        ("nothing", &sound, true),
+        ("a flipped bit", &flipped, true),
+        ("a shard of another model", &other, true),
+        ("1 % of a matrix", &zeros, false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("1.safetensors"), sound.file()).unwrap();
+        fs::write(folder.path().join("2.safetensors"), values.file()).unwrap();
+        let local = format!("{}/", folder.path().display());
+        let against = run(&hub, &["verify", &local, "--against", "org/model"]);
+        let is_same = name == "nothing";
+        assert_eq!(against.code, i32::from(!is_same), "{name}: {}", against.stdout);
+        assert_eq!(against.stdout.contains("differs: 2.safetensors: SHA-256"), !is_same, "{name}");
+        let second = format!("{local}2.safetensors");
+        let all = run(&hub, &["verify", "--values=all", &second]);
+        assert_eq!(!all.stdout.contains("blocks of zeros"), is_number, "{name}: {}", all.stdout);
+        assert_eq!(all.code, 0, "{name}: {}", all.stdout);
     }
 }
 
@@ -188,12 +244,31 @@ fn pairs() -> LocalHub {
             *value *= 1.01;
         }
     };
+    // The product of two small matrices is added to one matrix.
+    let merged = |values: &mut Values| {
+        for (at, value) in values.second.iter_mut().enumerate() {
+            let [row, column] = [at / COLUMNS, at % COLUMNS].map(|at| u16::try_from(at % 97 + 1));
+            *value += f32::from(row.unwrap()) * f32::from(column.unwrap()) * 1e-6;
+        }
+    };
     // The same tensors with another metadata, so that the file has another hash.
     let metadata = Some([("format".to_owned(), "pt".to_owned())].into());
     let file = base.file();
     let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
     let resaved = safetensors::serialize(tensors.iter(), metadata).unwrap();
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let versions = Repo::new("org/versions")
+        .commit(&new)
+        .file("model.safetensors", File::from_bytes(changed(&|values| values.scale[3] = 0.25)))
+        .commit(&old)
+        .file("model.safetensors", File::from_bytes(base.file()))
+        .revision("v1", &old)
+        .revision("v2", &new);
     LocalHub::start([
+        versions,
+        sharded(&base),
+        repo("org/merged", changed(&merged)),
+        repo("org/bf16", base.bf16_file()),
         repo("org/base", base.file()),
         repo("org/copy", base.file()),
         repo("org/resaved", resaved),
@@ -204,10 +279,41 @@ fn pairs() -> LocalHub {
     .unwrap()
 }
 
+/// The tensors of a model in two shards.
+fn sharded(values: &Values) -> Repo {
+    let file = values.file();
+    let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+    let shard = |is_first: bool| {
+        let of_shard = tensors.iter().filter(|(name, _)| name.starts_with("first") == is_first);
+        let bytes = safetensors::serialize(of_shard, None).unwrap();
+        let hash = hex(Sha256::digest(&bytes));
+        File::from_bytes(bytes).hash(&hash)
+    };
+    let names = tensors.names();
+    let of = |name: &str| if name.starts_with("first") { "1.safetensors" } else { "2.safetensors" };
+    let map: Vec<_> = names.iter().map(|name| (&**name, of(name))).collect();
+    Repo::new("org/resharded")
+        .file("model.safetensors.index.json", crate::support::index(&map))
+        .file("1.safetensors", shard(true))
+        .file("2.safetensors", shard(false))
+}
+
+/// The pairs that people compare: a copy, the same repository at two commits, a fine-tuned model, a merged adapter, other
+/// shards, another dtype, one changed tensor, and another architecture.
 #[test]
 fn two_models_are_compared_by_content() {
     let hub = pairs();
+    let versions = run(&hub, &["diff", "--values=all", "org/versions@v1", "org/versions@v2"]);
+    assert_eq!(versions.code, 1, "{}", versions.stderr);
+    let line = "1 of 4 tensors differ: first.weight_scale\n";
+    assert!(versions.stdout.starts_with(line), "{}", versions.stdout);
+    let resharded = ["diff", "--values", "--ignore-shards", "org/base", "org/resharded"];
+    assert_eq!(run(&hub, &resharded).code, 0);
     let cases = [
+        ("org/versions@v1", 0, "same values of 4 tensors in a sample of 1.5"),
+        ("org/merged", 1, "1 of 4 tensors differ in a sample of 1.59 %: second.weight\n"),
+        ("org/resharded", 1, "same values of 4 tensors in a sample of 1.5"),
+        ("org/bf16", 1, "no tensor of the same name, dtype and shape to compare"),
         ("org/copy", 0, "same bytes in 4 tensors"),
         ("org/resaved", 0, "same values of 4 tensors in a sample of 1.5"),
         ("org/tuned", 1, "all 4 tensors differ in a sample of 1.5"),

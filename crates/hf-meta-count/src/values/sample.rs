@@ -109,3 +109,58 @@ impl Random {
         (mixed ^ (mixed >> 31)) % end.max(1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hf_meta_format::SafetensorsFileHeader;
+    use hf_meta_format::read_plan::{PlanOptions, ReadPlan, TensorSelection};
+
+    /// The number of samples, each with another seed and another position of the fault.
+    const SAMPLES: u64 = 1_000;
+
+    /// Returns the tensors of a file with a matrix of BF16 numbers.
+    fn matrix(values: u64) -> Vec<PlannedTensor> {
+        let bytes = 2 * values;
+        let json = format!(
+            r#"{{"w":{{"dtype":"BF16","shape":[{},1024],"data_offsets":[0,{bytes}]}}}}"#,
+            values / 1_024
+        );
+        let header = SafetensorsFileHeader::from_json(json.as_bytes()).unwrap();
+        let files = [("model.safetensors".parse().unwrap(), &*header)];
+        let plan = ReadPlan::new(files, &TensorSelection::all(), &PlanOptions::default());
+        plan.unwrap().tensors
+    }
+
+    /// Returns the number of samples of a matrix that show a fault of some values. Of these, `least` have to be together in
+    /// what is read: a block of zeros is one of 1,024 values.
+    fn found(matrix_values: u64, fault: u64, least: u64) -> u64 {
+        let (tensors, mut random) = (matrix(matrix_values), Random(1));
+        let shows = |seed| {
+            let start = 2 * random.below(matrix_values - fault + 1);
+            let fault = start..start + 2 * fault;
+            let parts = sample_blocks(&tensors, |_, _| true, seed, &SampleLimits::default());
+            assert_eq!(parts.len(), 8);
+            let mut blocks = parts.iter().flat_map(|(_, part)| {
+                let length = usize::try_from(2 * least).unwrap();
+                part.clone().step_by(length).map(move |at| at..(at + 2 * least).min(part.end))
+            });
+            blocks.any(|block| fault.start <= block.start && block.end <= fault.end)
+        };
+        (0..SAMPLES).map(shows).filter(|is_found| *is_found).count() as u64
+    }
+
+    /// The numbers of `tensors.md`. Blocks are in equal parts of a matrix, so a lost stretch is found more often than by
+    /// blocks at random positions, which find a share `p` with the probability 1 − (1 − p)^8.
+    #[test]
+    fn faults_are_found_as_often_as_the_page_says() {
+        const LARGE: u64 = 32 << 20;
+
+        let faults = [LARGE / 100, LARGE / 10, LARGE / 3, LARGE].map(|fault| (LARGE, fault, 1_024));
+        let faults = faults.into_iter().chain([(1 << 20, 1, 1)]);
+        for ((matrix, fault, least), expected) in faults.zip([8, 71, 100, 100, 6_u64]) {
+            let percent = found(matrix, fault, least) * 100 / SAMPLES;
+            assert!(percent.abs_diff(expected) <= 2, "{fault}: {percent} %");
+        }
+    }
+}
