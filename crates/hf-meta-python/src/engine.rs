@@ -12,9 +12,10 @@ use hf_meta_census::{
     Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, Manifest,
     PublishOptions, diff, read_batch, verify,
 };
-use hf_meta_count::results::Plan;
 use hf_meta_count::results::diff::Diff;
 use hf_meta_count::results::metadata::MetadataDocument;
+use hf_meta_count::results::{Plan, ValueCheck};
+use hf_meta_count::values::ValueDiff;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -160,8 +161,9 @@ impl Engine {
         weights: Option<String>,
         all: bool,
         base: Option<NamedSource>,
+        values: Option<&str>,
     ) -> PyResult<NativeCall> {
-        let timeout = timeout(request.timeout)?;
+        let (timeout, values) = (timeout(request.timeout)?, value_check(values)?);
         let sources = [source.clone()].into_iter().chain(base.clone()).collect();
         self.start(request, sources, move |client, _| async move {
             let base = base.map(|base| model(&client, &base, timeout)).transpose();
@@ -170,7 +172,8 @@ impl Engine {
             let model = model.set_some(weights.as_ref(), Model::format);
             let model = model.set_some(revision.as_ref(), Model::revision);
             let model = model.set_some(path.as_ref(), Model::path);
-            let mut report = model.verify().all_sets(all).await.map_err(about(0))?;
+            let verify = model.verify().all_sets(all).values(values);
+            let mut report = verify.await.map_err(about(0))?;
             if let Some(base) = base {
                 report.check_base(&base.inspect().await.map_err(about(1))?);
             }
@@ -185,16 +188,21 @@ impl Engine {
         before: NamedSource,
         after: NamedSource,
         ignore_shards: bool,
+        values: Option<&str>,
     ) -> PyResult<NativeCall> {
-        let timeout = timeout(request.timeout)?;
+        let (timeout, check) = (timeout(request.timeout)?, value_check(values)?);
         let sources = vec![before.clone(), after.clone()];
         self.start(request, sources, move |client, _| async move {
-            let read = async |number, source| {
-                let reading = async { model(&client, source, timeout)?.inspect().await };
-                reading.await.map_err(about(number))
+            let one = model(&client, &before, timeout).map_err(about(0))?;
+            let other = model(&client, &after, timeout).map_err(about(1))?;
+            let read = async |number, model: &Model| model.inspect().await.map_err(about(number));
+            let (before, after) = tokio::try_join!(read(0, &one), read(1, &other))?;
+            let values = match check {
+                None => None,
+                Some(check) => Some(one.compare_values(&other, check).await.map_err(about(0))?),
             };
-            let (before, after) = tokio::try_join!(read(0, &before), read(1, &after))?;
-            to_json(&Diff::new(&before, &after, ignore_shards)).map_err(CallError::from)
+            let diff = Diff::new(&before, &after, ignore_shards);
+            to_json(&DiffDocument { diff, values }).map_err(CallError::from)
         })
     }
 
@@ -478,6 +486,24 @@ fn to_json(value: &impl Serialize) -> Result<String, CensusError> {
         target: "JSON".to_owned(),
         source: error.into(),
     })
+}
+
+/// The JSON of `hf-meta diff --json`.
+#[derive(Serialize)]
+struct DiffDocument {
+    #[serde(flatten)]
+    diff: Diff,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<ValueDiff>,
+}
+
+fn value_check(name: Option<&str>) -> PyResult<Option<ValueCheck>> {
+    match name {
+        None => Ok(None),
+        Some("sample") => Ok(Some(ValueCheck::Sample)),
+        Some("all") => Ok(Some(ValueCheck::All)),
+        Some(_) => Err(PyValueError::new_err("`values` must be `sample` or `all`")),
+    }
 }
 
 fn plan_by_name(name: &str) -> PyResult<Plan> {
