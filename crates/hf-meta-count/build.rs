@@ -11,7 +11,9 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The tables of lines, which are copied without their comments.
-const LINES: [&str; 4] = ["architectures", "classes", "left_out", "vllm"];
+const LINES: [&str; 5] = ["architectures", "classes", "left_out", "vllm", "../memory/gpus"];
+/// The table of lines of which many are equal but for the name, so that they become one line with all names.
+const NAMES: [&str; 1] = ["../engines/engines"];
 /// The tables of blocks with a name and lines, of which each becomes a line with tabs.
 const RULES: [&str; 3] = ["renames", "defaults", "timm"];
 /// The tables of modules. Their header explains the words.
@@ -27,7 +29,7 @@ const MODULES: [&str; 7] = [
 
 fn main() {
     let mut packed = Packed::default();
-    for names in [&LINES[..], &RULES, &MODULES] {
+    for names in [&LINES[..], &NAMES, &RULES, &MODULES] {
         for name in names {
             let path = format!("src/architectures/{name}.txt");
             println!("cargo::rerun-if-changed={path}");
@@ -37,6 +39,8 @@ fn main() {
                 packed.add_blocks(&lines.map(Line::new).collect::<Vec<_>>());
             } else if RULES.contains(name) {
                 packed.add_rules(&lines.map(Line::new).collect::<Vec<_>>());
+            } else if NAMES.contains(name) {
+                packed.add_names(lines);
             } else {
                 packed.lines.extend(lines.map(|line| vec![Piece::Text(line.to_owned())]));
             }
@@ -73,6 +77,18 @@ struct Packed {
 }
 
 impl Packed {
+    fn add_names<'t>(&mut self, lines: impl Iterator<Item = &'t str>) {
+        let mut names = BTreeMap::<_, Vec<_>>::new();
+        for line in lines {
+            let (kind, rest) = line.split_once(' ').expect(line);
+            let (name, rest) = rest.split_once(' ').expect(line);
+            names.entry((kind, rest)).or_default().push(name);
+        }
+        for ((kind, rest), names) in names {
+            self.lines.push(vec![Piece::Text(format!("{kind} {} {rest}", names.join(",")))]);
+        }
+    }
+
     fn add_rules(&mut self, lines: &[Line<'_>]) {
         for block in lines.chunk_by(|_, next| next.depth > 0) {
             let rules: Vec<_> = block[1..].iter().map(|line| line.text).collect();

@@ -24,6 +24,12 @@ run(...bindgen, core, "build");
 const [first, second] = split(readFileSync("build/core_bg.wasm"), [
   "hf_meta_format::formats::gguf::parser::parse::",
   "hf_meta_format::formats::pytorch::parser::parse::",
+  "hf_meta_count::engines::",
+  "hf_meta_count::memory::gpu::",
+  "<hf_meta_count::memory::gpu::",
+  "hf_meta_count::memory::options::",
+  "hf_meta_count::results::json::<impl serde_core::ser::Serialize for hf_meta_count::results::engine::",
+  "hf_meta_count::results::json::<impl serde_core::ser::Serialize for hf_meta_count::results::verified::",
   "hf_meta_count::memory::usage::Memory::new::",
   "hf_meta_inspect::verify::",
   "hf_meta_count::check::repository::Verification::",

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use futures::future::BoxFuture;
 use hf_meta_count::VerifyReport;
+use hf_meta_count::memory::MemoryOptions;
 use hf_meta_count::results::ValueCheck;
 
 use super::model::Model;
@@ -70,6 +71,26 @@ impl Verify {
     /// the default, reads no values. See [`Model::check_values`].
     pub fn values(mut self, check: impl Into<Option<ValueCheck>>) -> Self {
         self.values = check.into();
+        self
+    }
+
+    /// Sets the engine and the conditions for which [`VerifyReport::engine`] answers whether the model is loaded. The
+    /// answer costs no request. `None`, the default, asks for no answer.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &hf_meta::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use hf_meta::MemoryOptions;
+    /// let mut options = MemoryOptions::default();
+    /// options.set("engine", "vllm")?;
+    /// options.set("gpu", "2xH100")?;
+    /// options.finish()?;
+    /// let report = client.model("openai/gpt-oss-120b").verify().engine(options).await?;
+    /// println!("{:?}", report.engine.and_then(|engine| engine.loads));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn engine(mut self, options: impl Into<Option<MemoryOptions>>) -> Self {
+        self.model.options.memory = options.into();
         self
     }
 }

@@ -164,6 +164,8 @@ pub mod layouts {}
 pub mod library {}
 
 /// [`Count::memory`]: crate::Count::memory
+/// [`EngineModel::answer`]: hf_meta_count::engines::EngineModel::answer
+/// [`EngineReport`]: hf_meta_count::results::EngineReport
 /// [`Fit`]: hf_meta_count::memory::Fit
 /// [`Memory`]: hf_meta_count::memory::Memory
 /// [`memory`]: crate::docs::json#memory

@@ -521,8 +521,8 @@ def nested(config, at=()):
 class Included:
     """A comparison of a nested model with the layout of its architecture."""
 
-    def __init__(self, layout, path, inner_words):
-        self.layout, self.path, self.words = layout, path, inner_words
+    def __init__(self, layout, path, inner_words, corrected):
+        self.layout, self.path, self.words, self.corrected = layout, path, inner_words, corrected
         configs = []
         for sample in layout.samples:
             config = sample["config"]
@@ -545,7 +545,8 @@ class Included:
         """Returns the entries of the layout under a prefix that the nested layout has not, or has otherwise."""
         other = {}
         for name, text in self.words.items():
-            if (name.startswith("^") or is_rule(name)):
+            # The samples of this layout know no more than those of the nested one, which were corrected.
+            if name.startswith("^") or is_rule(name) or name in self.corrected:
                 continue
             pattern = prefix + name
             if pattern not in own:
@@ -611,9 +612,19 @@ def corrections(name):
     return [(path, value) for patterns, path, value in lines if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split(","))]
 
 
+def copies():
+    """Yields the architectures that the corrections add, with the architecture whose modules they have."""
+    for line in CORRECTIONS.read_text().splitlines():
+        names, _, source = line.partition(" < ")
+        if source and not line.startswith("# "):
+            yield from ((name, source) for name in names.split(","))
+
+
 def correct(words, name):
     """Applies what the samples do not show."""
     for path, value in corrections(name):
+        if path == "<":
+            continue
         found = [key for key in words if fnmatch.fnmatchcase(key, path) and not is_rule(key)]
         # A path without stars, or of a nested model, is added if no sample has it.
         for key in found or [path] * ("*" not in path.removesuffix(".*")):
@@ -632,7 +643,7 @@ def correct(words, name):
 
 def main():
     folder, target, *names = sys.argv[1:]
-    layouts, words, versions = {}, {}, set()
+    layouts, words, corrected, versions = {}, {}, {}, set()
     for path in sorted(pathlib.Path(folder).glob("*.json")):
         if names and path.stem not in names or ("*", "none") in corrections(path.stem):
             continue
@@ -641,13 +652,17 @@ def main():
         if sum("tensors" in sample for sample in data["samples"]) > 1:
             add_fixtures(path.stem, data)
             layout = Layout(path.stem, data).derive()
-            layouts[path.stem], words[path.stem] = layout, correct(layout.words(), path.stem)
+            seen, found = layout.words(), correct(layout.words(), path.stem)
+            layouts[path.stem], words[path.stem] = layout, found
+            corrected[path.stem] = {key for key in seen | found if seen.get(key) != found.get(key)}
     for name, layout in layouts.items():
         if any(key.startswith("^") for key in words[name]):
             found = SUFFIX.search(layout.class_name)
             words[name].setdefault("@", found[0] if found else layout.class_name)
         if layout.prefix:
             words[name].setdefault("~", layout.prefix)
+    for name, source in copies():
+        words[name] = correct(dict(words[source]), name)
     # Nested models.
     plain = {name: dict(found) for name, found in words.items()}
     for name, layout in layouts.items():
@@ -655,10 +670,11 @@ def main():
         for path, kind in nested(layout.samples[0]["config"]):
             if kind not in plain or kind == name:
                 continue
-            included = Included(layout, path, plain[kind])
+            included = Included(layout, path, plain[kind], corrected.get(kind, ()))
+            known = plain[kind].keys() | corrected.get(kind, ())
             best = None
             for prefix, _ in included.prefixes():
-                taken = {key for key in own if key.startswith(prefix) and key[len(prefix):] in plain[kind]}
+                taken = {key for key in own if key.startswith(prefix) and key[len(prefix):] in known}
                 other = included.differing(prefix, own)
                 # The rules about groups belong to the nested layout.
                 if any(parse(plain[kind].get(key[len(prefix):], ""))[1] for key in other):

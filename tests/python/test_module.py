@@ -109,6 +109,25 @@ class Results(unittest.TestCase):
                 hf_meta.inspect(QUANTIZED, **arguments)
             self.assertTrue(str(caught.exception).startswith(message), caught.exception)
 
+    def test_the_answer_of_an_engine_is_the_one_of_the_command(self):
+        options = {"engine": "vllm", "gpu": "2xH100", "context": "4k", "cache_dtype": "fp8"}
+        answer = hf_meta.verify(QUANTIZED, **options)
+        command = run("verify", QUANTIZED, "--json", "--engine=vllm", "--gpu=2xH100", "--context=4k", "--cache-dtype=fp8")
+        self.assertEqual(json.loads(answer.to_json())["engine"], json.loads(command.stdout)["engine"])
+        # vLLM has no bitsandbytes any more.
+        self.assertEqual((answer.engine.loads, answer.engine.reasons[0]["code"]), (False, "method"))
+        self.assertEqual((answer.engine.gpus["name"], answer.engine.memory.context), ("H100", 4096))
+        self.assertIsNone(hf_meta.verify(QUANTIZED).engine)
+        for arguments, message in [
+            ({"gpu": "h100"}, "`gpu`: requires `engine`"),
+            ({"context": 4096}, "`context`: requires `engine`"),
+            ({"engine": "vllm", "gpu": "h1000"}, "`gpu`: no GPU is called `h1000`; the nearest are h100"),
+            ({"engine": "vllm", "gpu": "h100", "fit": "80GB"}, "a GPU has a memory"),
+        ]:
+            with self.subTest(arguments), self.assertRaises(ValueError) as caught:
+                hf_meta.verify(QUANTIZED, **arguments)
+            self.assertTrue(str(caught.exception).startswith(message), caught.exception)
+
     def test_the_answer_whether_a_model_fits(self):
         fits = hf_meta.inspect(QUANTIZED, fit="24 GB", memory=1024, engine="vllm").memory
         self.assertEqual((fits.fits, fits.budget_bytes, fits.context_source), (True, 24 * 10**9, "option"))

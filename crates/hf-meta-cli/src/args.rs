@@ -14,6 +14,7 @@ use super::diff::DiffArgs;
 use super::get::{self, GetArgs};
 use super::inspect::InspectArgs;
 use super::local_commands::{CacheCommand, CompletionsArgs, ManArgs};
+use super::memory;
 use super::metadata::MetadataCommand;
 use super::verify::{self, VerifyArgs};
 
@@ -48,7 +49,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Badge(BadgeArgs),
-    Verify(VerifyArgs),
+    Verify(Box<VerifyArgs>),
     Diff(DiffArgs),
     Get(GetArgs),
     #[cfg(feature = "census")]
@@ -67,7 +68,7 @@ pub(crate) enum Command {
 impl Args {
     /// Returns the definition of all arguments.
     pub(super) fn definition() -> clap::Command {
-        let mut command = Self::command();
+        let mut command = memory::define(Self::command());
         // Propagates the global options to the subcommands, where they can be hidden.
         command.build();
         #[cfg(feature = "server")]
@@ -219,7 +220,7 @@ Exit status:
   0  every repository was read
   1  no valid weights, no such file, or several weight sets to choose from;
      `verify` found an error; `diff` found a difference; or a model does not
-     fit, or may not fit, with `--fit`
+     fit, or may not fit, with `--fit`, `--gpu` or `--engine`
   2  invalid arguments or environment variables
   3  the repository or revision was not found, access was denied, or the Hub or
      the network failed

@@ -148,9 +148,9 @@ impl InspectArgs {
     fn validate(&self, repos: usize) -> CommandResult<()> {
         let ViewArgs { tensors, tree, format, .. } = self.view;
         let json = self.json.json;
-        let message = if self.memory.has_misplaced_option() {
-            "`--max-num-batched-tokens`, `--tp` and `--gpu-memory-utilization` require `--engine vllm`"
-        } else if self.sort.is_some_and(SortKey::needs_memory) && !self.memory.is_selected() {
+        self.memory.options()?;
+        let message = if self.sort.is_some_and(SortKey::needs_memory) && !self.memory.is_selected()
+        {
             "`--sort memory` and `--sort context` require `--memory` or `--fit`"
         } else if tensors && self.sort == Some(SortKey::Active) {
             "`--tensors` can only be sorted by `name`, `parameters` or `bytes`"
@@ -210,7 +210,7 @@ async fn print_headers(
     context: &CommandContext,
 ) -> CommandResult {
     let list_sets = args.sets;
-    let memory = args.memory.options();
+    let memory = args.memory.options()?;
     let mut answers = Answers::default();
     let read = move |model: Model| async move {
         model.other_sets(list_sets).inspect().memory(memory).await
@@ -236,7 +236,7 @@ async fn print_counts(
     context: &CommandContext,
 ) -> CommandResult {
     let list_sets = args.sets;
-    let memory = args.memory.options();
+    let memory = args.memory.options()?;
     let mut answers = Answers::default();
     let write = if args.view.explain {
         explain::write
@@ -344,7 +344,7 @@ async fn overview(
         rows.push(row);
         Ok(())
     };
-    let (memory, mut answers) = (args.memory.options(), Answers::default());
+    let (memory, mut answers) = (args.memory.options()?, Answers::default());
     let read = move |model: Model| async move { model.count().memory(memory).await };
     let collect = |source: &RepoArg, result: Result<CountReport, Error>| {
         add(match &result {

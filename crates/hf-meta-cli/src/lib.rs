@@ -13,6 +13,7 @@ mod concurrent;
 mod connection;
 mod context;
 mod diff;
+mod engine;
 mod error_report;
 mod exit;
 mod get;

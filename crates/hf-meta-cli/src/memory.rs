@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use clap::ArgGroup;
+use clap::{ArgAction, ArgGroup};
 use hf_meta::CountReport;
 use hf_meta_count::memory::{
-    self, CacheDtype, CacheError, ContextSource, Engine, Fit, GpuShare, Memory, MemoryComponent,
-    MemoryOptions, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan,
+    self, CacheDtype, CacheError, ContextSource, Engine, Fit, GpuSet, GpuShare, Memory,
+    MemoryComponent, MemoryOptions, QuantizationFit, VLLM_VERSION, VllmOptions, VllmPlan,
 };
 use hf_meta_count::results::text::{bytes, counted, escape, thousands};
 
-use super::exit::ExitStatus;
+use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::output::Page;
 use super::table::Table;
 use super::terminal::DIM;
@@ -19,44 +19,61 @@ use super::terminal::DIM;
 /// The context lengths of the table, in tokens, besides the requested one and the maximum of the model.
 const CONTEXTS: [u64; 3] = [4 << 10, 32 << 10, 128 << 10];
 
-#[derive(Clone, Copy, Debug, clap::Args)]
+/// The options of `--memory`.
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Memory")]
-#[command(group(ArgGroup::new("sized").args(["memory", "fit"]).multiple(true)))]
+#[command(group(ArgGroup::new("sized").args(["memory", "fit", "gpu"]).multiple(true)))]
 pub(crate) struct MemoryArgs {
     /// Print the memory of the weights and the cache
     ///
     /// Reads config.json, and prints several context lengths.
-    #[arg(long, conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
+    #[arg(long, conflicts_with_all = OTHER_VIEWS)]
     memory: bool,
 
+    #[command(flatten)]
+    pub(crate) conditions: ConditionArgs,
+}
+
+/// The views without memory.
+const OTHER_VIEWS: [&str; 4] = ["tensors", "tree", "explain", "metadata"];
+
+/// The options that need a memory or a GPU.
+const CONDITIONS: [&str; 4] = ["context", "batch", "cache_dtype", "engine"];
+
+/// The conditions for which memory is computed, also in `verify`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Memory")]
+pub(crate) struct ConditionArgs {
     /// Print whether the model fits, such as 24GB
     ///
     /// Also prints the longest context that fits into this memory. Exits with 1 if a model does not fit or if that is unknown.
     /// A card of 24 GB has 24GiB, which are 25.8GB.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    #[arg(conflicts_with_all = ["tensors", "tree", "explain", "metadata"])]
     fit: Option<u64>,
+
+    /// Print whether the model fits on GPUs, such as 2xH100
+    ///
+    /// The memory is the one that the driver reports. Exits like --fit.
+    #[arg(long, value_name = "GPUS", value_parser = parse::<GpuSet>, conflicts_with = "fit")]
+    gpu: Option<GpuSet>,
 
     /// Context length such as 32k [default: the maximum]
     ///
     /// For --memory and --fit. The maximum is the one of the model.
-    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens, requires = "sized")]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     context: Option<u64>,
 
     /// Number of sequences for --memory and --fit [default: 1]
     #[arg(long, hide_short_help = true, value_name = "SEQUENCES", value_parser = clap::value_parser!(u64).range(1..))]
-    #[arg(requires = "sized")]
     batch: Option<u64>,
 
     /// Dtype of the cache for --memory and --fit, such as bf16, fp8 or q8_0 [default: the dtype of the model]
     #[arg(long, hide_short_help = true, value_name = "DTYPE", value_parser = parse::<CacheDtype>)]
-    #[arg(requires = "sized")]
     cache_dtype: Option<CacheDtype>,
 
-    /// Program that stores the cache for --memory and --fit: stored (no reserves), vllm or llama.cpp [default: stored]
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = parse::<Engine>)]
-    #[arg(requires = "sized")]
-    engine: Option<Engine>,
+    /// Program that stores the cache for --memory and --fit: stored (no reserves, as in transformers), vllm, sglang, llama.cpp or mlx-lm [default: stored]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = parse::<Engine>, action = ArgAction::Append)]
+    engine: Vec<Engine>,
 
     /// Maximum number of tokens of a step of vLLM [default: 8192, as `vllm serve` on an H100; 2048 on small GPUs]
     // A name of this length would move all descriptions of the short help to separate lines.
@@ -65,45 +82,106 @@ pub(crate) struct MemoryArgs {
 
     /// Number of GPUs that share the model [default: 1]
     ///
-    /// vLLM divides it by tensor parallelism. Sizes are per GPU.
+    /// vLLM divides it by tensor parallelism. Sizes are per GPU. With --gpu, the default is the number of GPUs.
     #[arg(long, value_name = "GPUS", value_parser = clap::value_parser!(u64).range(1..=1024))]
     tp: Option<u64>,
 
-    /// Share of the memory of --fit that vLLM uses, including activations [default: 0.9, as in vLLM]
+    /// Share of the memory that vLLM uses, including activations [default: 0.9, as in vLLM]
     #[arg(long, value_name = "SHARE", value_parser = parse::<GpuShare>, hide_short_help = true)]
     gpu_memory_utilization: Option<GpuShare>,
+
+    /// Memory for other programs, such as 1GB [default: none]
+    ///
+    /// vLLM has a share instead.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    reserve: Option<u64>,
+}
+
+/// Adds the rules between the conditions and the other options of the command without a subcommand.
+pub(crate) fn define(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| match arg.get_id().as_str() {
+        "fit" | "gpu" => arg.conflicts_with_all(OTHER_VIEWS),
+        id if CONDITIONS.contains(&id) => arg.requires("sized"),
+        _ => arg,
+    })
+}
+
+/// Adds the rules between the conditions and `--engine` of `verify`.
+pub(crate) fn define_engine(verify: clap::Command) -> clap::Command {
+    const NEEDS_ENGINE: [&str; 9] = [
+        "fit",
+        "gpu",
+        "context",
+        "batch",
+        "cache_dtype",
+        "max_num_batched_tokens",
+        "tp",
+        "gpu_memory_utilization",
+        "reserve",
+    ];
+    verify.mut_args(|arg| match arg.get_id().as_str() {
+        "engine" => arg.hide_short_help(false).help(
+            "Print whether a program loads the model: vllm, sglang, transformers, llama.cpp or mlx-lm",
+        ),
+        id if NEEDS_ENGINE.contains(&id) => arg.requires("engine"),
+        _ => arg,
+    })
 }
 
 impl MemoryArgs {
     /// Returns whether memory is part of the output.
     pub(crate) fn is_selected(&self) -> bool {
-        self.memory || self.fit.is_some()
-    }
-
-    /// Returns whether an option of vLLM is given for another engine.
-    pub(crate) fn has_misplaced_option(&self) -> bool {
-        let has_vllm_option = self.max_num_batched_tokens.is_some()
-            || self.tp.is_some()
-            || self.gpu_memory_utilization.is_some();
-        has_vllm_option && self.engine != Some(Engine::Vllm)
+        self.memory || self.conditions.fit.is_some() || self.conditions.gpu.is_some()
     }
 
     /// Returns the conditions for which to compute the memory; `None` if it is not part of the output.
-    pub(crate) fn options(&self) -> Option<MemoryOptions> {
-        if !self.is_selected() {
-            return None;
+    pub(crate) fn options(&self) -> CommandResult<Option<MemoryOptions>> {
+        let options = self.conditions.options()?;
+        Ok(self.is_selected().then_some(options))
+    }
+}
+
+impl ConditionArgs {
+    /// Returns the conditions if a program was selected.
+    pub(crate) fn for_engine(&self) -> CommandResult<Option<MemoryOptions>> {
+        (!self.engine.is_empty()).then(|| self.options()).transpose()
+    }
+
+    /// Returns the conditions.
+    pub(crate) fn options(&self) -> CommandResult<MemoryOptions> {
+        if self.engine.len() > 1 {
+            return Err(CommandError::usage("`--engine` accepts one program"));
         }
-        let Self { context, batch, cache_dtype, fit: budget, .. } = *self;
-        let (engine, default) = (self.engine.unwrap_or_default(), VllmOptions::default());
+        let engine = self.engine.first().copied().unwrap_or_default();
+        let has_vllm_option = self.max_num_batched_tokens.is_some()
+            || self.tp.is_some()
+            || self.gpu_memory_utilization.is_some();
+        if has_vllm_option && engine != Engine::Vllm {
+            return Err(CommandError::usage(
+                "`--max-num-batched-tokens`, `--tp` and `--gpu-memory-utilization` require `--engine vllm`",
+            ));
+        }
+        let default = VllmOptions::default();
         let vllm = VllmOptions {
             max_batched_tokens: self.max_num_batched_tokens.unwrap_or(default.max_batched_tokens),
-            gpus: self.tp.unwrap_or(default.gpus),
+            gpus: self.tp.or(self.gpu.map(|gpus| gpus.count)).unwrap_or(default.gpus),
             gpu_memory_utilization: self
                 .gpu_memory_utilization
                 .unwrap_or(default.gpu_memory_utilization),
             ..default
         };
-        Some(MemoryOptions { context, batch, cache_dtype, engine, vllm, budget })
+        let mut options = MemoryOptions {
+            context: self.context,
+            batch: self.batch,
+            cache_dtype: self.cache_dtype,
+            engine,
+            vllm,
+            budget: self.fit,
+            reserve: self.reserve.unwrap_or(0),
+            gpus: self.gpu,
+        };
+        options.finish().map_err(CommandError::usage)?;
+        Ok(options)
     }
 }
 
@@ -161,7 +239,7 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
         page.table(&table, || &fit.quantizations)?;
     }
     page.lines(summary(memory))?;
-    page.lines(fit.and_then(|fit| card(fit.budget)))?;
+    page.lines(fit.and_then(|fit| card(memory, fit.budget)))?;
     page.styled_line(DIM, "excluded: activations, the runtime of the accelerator, fragmentation")
 }
 
@@ -244,17 +322,28 @@ fn assumptions(memory: &Memory, plan: VllmPlan) -> [String; 2] {
 /// Describes the memory of `--fit`: the part of it that the engine uses.
 fn budget(memory: &Memory, fit: &Fit) -> String {
     let per_gpu = if memory.options.gpus() > 1 { " per GPU" } else { "" };
-    match fit.usable {
-        all if all == fit.budget => format!("{}{per_gpu}", bytes(all)),
-        part => {
+    format!("{}{per_gpu}", usable(memory, fit))
+}
+
+/// Describes the part of a memory that the engine uses.
+pub(crate) fn usable(memory: &Memory, fit: &Fit) -> String {
+    match (fit.usable, memory.options.reserve) {
+        (all, _) if all == fit.budget => bytes(all),
+        (part, 0) => {
             let share = memory.options.vllm.gpu_memory_utilization;
-            format!("{} ({share} of {}){per_gpu}", bytes(part), bytes(fit.budget))
+            format!("{} ({share} of {})", bytes(part), bytes(fit.budget))
+        }
+        (part, reserve) => {
+            format!("{} ({} without {})", bytes(part), bytes(fit.budget), bytes(reserve))
         }
     }
 }
 
 /// Compares a size in decimal units with a card that is sold with this size, which has binary units.
-fn card(budget: u64) -> Option<String> {
+fn card(memory: &Memory, budget: u64) -> Option<String> {
+    if memory.options.gpus.is_some() {
+        return None;
+    }
     let size = budget.checked_div(1_000_000_000).filter(|size| size * 1_000_000_000 == budget)?;
     let real = bytes(size.checked_mul(1 << 30)?);
     Some(format!("cards of {size} GB have {size} GiB ({real}): --fit {size}GiB"))
@@ -320,7 +409,7 @@ impl Answers {
             Some(false) => &mut self.excluded,
             None => &mut self.unknown,
         } += 1;
-        self.budget.get_or_insert_with(|| (budget(memory, fit), card(fit.budget)));
+        self.budget.get_or_insert_with(|| (budget(memory, fit), card(memory, fit.budget)));
     }
 
     /// Returns the exit status: a failure if a model does not fit, or if that is unknown.

@@ -9,6 +9,7 @@ use anstyle::Style;
 use clap::ValueHint;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hf_meta::{Endpoint, Error, ErrorKind, Model, Source, VerifyReport, WeightSet, Weights};
+use hf_meta_count::memory::MemoryOptions;
 use hf_meta_count::results::text::{bytes, counted, escape, thousands};
 use hf_meta_count::results::{Finding, Severity, ValueCheck, ValueReport};
 use hf_meta_count::results::{ParameterSources, VerifiedSet, is_complete, is_valid};
@@ -16,9 +17,11 @@ use hf_meta_format::formats::WeightsKind;
 
 use super::against::{self, AgainstArgs};
 use super::context::{CommandContext, SelectionArgs, Sources, plans};
+use super::engine;
 use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::junit::JunitLog;
+use super::memory::{self, ConditionArgs};
 use super::output::{Page, joined, print_bytes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::sarif::{SarifLog, not_compared};
@@ -48,7 +51,8 @@ const FAILED_BY_STRICT: &str = "failed by --strict";
 #[command(after_help = "\
 Exit status:
   0  no errors; there may be notes and, without --strict, warnings
-  1  there are errors, no weights or, with --strict, warnings
+  1  there are errors, no weights or, with --strict, warnings; or with --engine,
+     the answer is not `yes`
   2  invalid arguments or environment variables
   3  the repository or revision was not found, access was denied, or the Hub or
      the network failed, so not everything was checked
@@ -75,7 +79,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) color: ColorArgs,
 
     /// Check every weight set: components, variants, quantizations and checkpoints
-    #[arg(long)]
+    #[arg(long, conflicts_with = "engine")]
     all: bool,
 
     /// Compare the shapes of an adapter with its base model: anything that `hf-meta` can read
@@ -104,6 +108,9 @@ pub(crate) struct VerifyArgs {
     against: AgainstArgs,
 
     #[command(flatten)]
+    conditions: ConditionArgs,
+
+    #[command(flatten)]
     selection: SelectionArgs,
 }
 
@@ -117,7 +124,7 @@ pub(crate) fn value_checks() -> impl TypedValueParser<Value = ValueCheck> {
 
 /// Removes the plan `hub` and the cache, with which the files are not read.
 pub(crate) fn define(verify: clap::Command) -> clap::Command {
-    verify.mut_args(|arg| match arg.get_id().as_str() {
+    memory::define_engine(verify).mut_args(|arg| match arg.get_id().as_str() {
         "plan" => arg.value_parser(plans(&["exact", "prefetch"])).help(
             "Requests for headers: two ranges per file (exact) or one (prefetch) [default: exact]",
         ),
@@ -134,6 +141,24 @@ struct FindingLogs {
 }
 
 impl FindingLogs {
+    fn add_report(
+        &mut self,
+        source: &RepoArg,
+        endpoint: &Endpoint,
+        report: &VerifyReport,
+        failure: Severity,
+    ) {
+        self.sarif.add_report(source, endpoint, report);
+        self.junit.add_report(source, report, failure);
+    }
+
+    fn print(self, is_sarif: bool) -> io::Result<()> {
+        if is_sarif {
+            return print_json(&self.sarif.finish());
+        }
+        print_bytes(self.junit.finish().as_bytes())
+    }
+
     fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
         self.sarif.add_error(source, endpoint, error);
         self.junit.add_error(source, error);
@@ -173,21 +198,25 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     if status != ExitStatus::Success {
         return Ok(status);
     }
-    let read = move |model: Model| model.verify().all_sets(all).values(values).into_future();
+    let memory = args.conditions.for_engine()?;
+    let read = move |model: Model| {
+        model.verify().all_sets(all).values(values).engine(memory).into_future()
+    };
     let print = |source: &RepoArg, report: Result<VerifyReport, Error>| {
         if args.changed && has_no_weights(&report) {
             return Ok(ExitStatus::Success);
+        }
+        if let (Err(error), Some(options), true) = (&report, &memory, is_streamed && !is_json) {
+            print_answer(context, source, options, error)?;
         }
         let mut report = report.inspect_err(|error| logs.add_error(source, endpoint, error))?;
         if let [(_, base)] = &bases[..] {
             check_base(source, &mut report, base);
         }
         let status = exit_status(failure, source, &report);
-        if args.sarif {
-            logs.sarif.add_report(source, endpoint, &report);
-        } else if args.junit {
-            logs.junit.add_report(source, &report, failure);
-        } else if args.json {
+        if !is_streamed {
+            logs.add_report(source, endpoint, &report, failure);
+        } else if is_json {
             print_json(&report)?;
         } else if status != ExitStatus::Success || !context.line.is_quiet {
             context.print(|page| write(page, &report, failure, least))?;
@@ -195,10 +224,8 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
         Ok(status)
     };
     let status = context.for_each(sources, read, print).await?;
-    if args.sarif {
-        print_json(&logs.sarif.finish())?;
-    } else if args.junit {
-        print_bytes(logs.junit.finish().as_bytes())?;
+    if !is_streamed {
+        logs.print(args.sarif)?;
     }
     Ok(status)
 }
@@ -235,10 +262,25 @@ fn folders_of(files: &[RepoArg]) -> CommandResult<Vec<RepoArg>> {
     Ok(outer.into_iter().map(folder).collect())
 }
 
+/// Prints the answer of an engine about a source that cannot be read.
+fn print_answer(
+    context: &CommandContext,
+    source: &RepoArg,
+    options: &MemoryOptions,
+    error: &Error,
+) -> io::Result<()> {
+    let Some(answer) = engine::answer_of_error(options, error) else { return Ok(()) };
+    context.print(|page| {
+        page.heading(&source.display)?;
+        engine::write(page, &answer)
+    })
+}
+
 fn exit_status(failure: Severity, source: &RepoArg, report: &VerifyReport) -> ExitStatus {
     let findings = report.findings();
     let is_unreadable = |found: &Finding| matches!(found, Finding::Unreadable { .. });
-    match (findings.iter().any(is_unreadable), fails(&findings, failure)) {
+    let is_loaded = report.engine.as_ref().is_none_or(|engine| engine.loads == Some(true));
+    match (findings.iter().any(is_unreadable), fails(&findings, failure) || !is_loaded) {
         (true, _) if source.is_local() => ExitStatus::LocalIo,
         (true, _) => ExitStatus::Remote,
         (false, true) => ExitStatus::CheckFailed,
@@ -261,6 +303,9 @@ fn write(
 ) -> io::Result<()> {
     page.heading(&report.source)?;
     let is_brief = least > Severity::Note;
+    if let Some(answer) = report.engine.as_deref() {
+        engine::write(page, answer)?;
+    }
     for set in report.sets.iter().filter(|set| !is_brief || fails(&set.findings, failure)) {
         if set.findings.is_empty() && report.sets.len() > 1 {
             let files = counted(set.files as u64, "file");

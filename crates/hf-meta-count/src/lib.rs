@@ -23,11 +23,13 @@
 //! | [`steps`] | the steps of a call: a count from headers that arrive in any order |
 //! | [`values`] | the values of tensors |
 //! | [`check`] | the checks of a verification |
+//! | [`engines`] | whether an engine loads a model |
 
 mod architectures;
 mod base;
 pub mod check;
 pub mod count;
+pub mod engines;
 pub mod memory;
 pub mod results;
 pub mod steps;

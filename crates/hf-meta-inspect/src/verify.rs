@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt};
 use hf_meta_count::check::SetCheck;
 use hf_meta_count::check::Verification;
+use hf_meta_count::engines::add_answer;
 use hf_meta_count::results::VerifyReport;
 use hf_meta_count::results::{Finding, bounded};
 use hf_meta_count::steps::ConfigFile;
@@ -67,6 +68,9 @@ impl Call {
         }
         for finding in self.source_findings(&files) {
             report.push(finding);
+        }
+        if let Some(options) = &self.settings.memory {
+            add_answer(&mut report, listed.as_ref(), options);
         }
         report.source.clone_from(&self.settings.source);
         report.commit = files.commit;

@@ -20,7 +20,7 @@ _NUMBER = ((numbers.Real,), "a number")
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("source", "before", "after", "base"), _SOURCE),
     **dict.fromkeys(("target", "output", "previous"), _PATH),
-    **dict.fromkeys(("revision", "path", "weights", "plan", "engine", "cache_dtype", "values"), _TEXT),
+    **dict.fromkeys(("revision", "path", "weights", "plan", "engine", "gpu", "cache_dtype", "values"), _TEXT),
     **dict.fromkeys(("repo_id", "repo_type", "endpoint", "contact", "column", "title", "license", "filter", "author"), _TEXT),
     **dict.fromkeys(("headers", "cache", "all", "ignore_shards", "tensors", "delete_all", "dry_run"), _FLAG),
     **dict.fromkeys(("batch", "tp", "max_num_batched_tokens", "jobs", "sample", "seed", "reserve", "max_memory"), _INTEGER),
@@ -29,7 +29,8 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "names": ((str, Iterable), "a name, a pattern, or several"),  # type: ignore[type-abstract]
     "set": ((Mapping,), "a mapping of keys to values"),
     "delete": ((str, Iterable), "a key, a pattern, or several"),  # type: ignore[type-abstract]
-    "fit": ((numbers.Integral, str), 'a number of bytes, or text such as "24GB"'),
+    **dict.fromkeys(("fit", "inspect.reserve", "verify.reserve"), ((numbers.Integral, str), 'a number of bytes, or text such as "24GB"')),
+    "context": ((numbers.Integral, str), 'a context length such as 32_768 or "32k"'),
     "memory": ((bool, numbers.Integral, str), 'True, or a context length such as 32_768 or "32k"'),
     "token": ((str, bool), "text, True or False"),
     "progress": ((bool, Callable), "a function, True or False"),  # type: ignore[dict-item]

@@ -35,10 +35,12 @@ def inspect(
     fit: int | str | None = None,
     batch: int | None = None,
     cache_dtype: str | None = None,
-    engine: Literal["stored", "vllm", "llama.cpp"] | None = None,
+    engine: Literal["stored", "vllm", "sglang", "transformers", "llama.cpp", "mlx-lm"] | None = None,
+    gpu: str | None = None,
     tp: int | None = None,
     max_num_batched_tokens: int | None = None,
     gpu_memory_utilization: float | None = None,
+    reserve: int | str | None = None,
     endpoint: str | None = None,
     token: str | bool | None = None,
     timeout: float | None = None,
@@ -51,28 +53,19 @@ def inspect(
     With `headers=True`, the result also contains `header`, or `index` and `headers`. With `cache=False`, the header cache
     is neither read nor written. With `memory=True`, the result contains `memory`: the bytes of the weights and the cache at
     the maximum context of the model; a number of tokens, or text such as "32k", selects another context. With `fit`, a
-    size in bytes or a text such as "24GB", `memory.fits` is the answer whether the model fits. `engine` is the program that
-    stores the cache. `batch`, `cache_dtype`, `tp`, `max_num_batched_tokens` and `gpu_memory_utilization` correspond to the
-    command-line options, too, and need `memory` or `fit`.
+    size in bytes or a text such as "24GB", `memory.fits` is the answer whether the model fits; with `gpu`, such as "2xH100",
+    whether it fits on these GPUs. `engine` is the program that stores the cache. `batch`, `cache_dtype`, `tp`,
+    `max_num_batched_tokens`, `gpu_memory_utilization` and `reserve` correspond to the command-line options, too, and need
+    `memory`, `fit` or `gpu`.
 
     Raises HfMetaError if the source cannot be read, OSError if a local file cannot be read, and ValueError if an argument
     is invalid.
     """
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
-    options = {
-        "budget": fit if fit is None or isinstance(fit, str) else f"{int(fit)}B",
-        "batch": batch,
-        "cacheDtype": cache_dtype,
-        "engine": engine,
-        "tp": tp,
-        "maxNumBatchedTokens": max_num_batched_tokens,
-        "gpuMemoryUtilization": gpu_memory_utilization,
-    }
-    given = [(name, str(value)) for name, value in options.items() if value is not None]
     has_memory = memory is not None and memory is not False
     # The maximum of the model is the default, as in the command.
-    if has_memory and memory is not True and memory != 0:
-        given.append(("context", str(memory)))
+    context = memory if has_memory and memory is not True and memory != 0 else None
+    given = _conditions(fit, gpu, context, batch, cache_dtype, engine, tp, max_num_batched_tokens, gpu_memory_utilization, reserve)
     return Call("inspect", settings, source_name(source), revision, path, weights, plan, headers, has_memory, given, cache, convert=to_report)
 
 
@@ -85,18 +78,63 @@ def verify(
     all: bool = False,
     base: str | os.PathLike[str] | None = None,
     values: Literal["sample", "all"] | None = None,
+    engine: Literal["vllm", "sglang", "transformers", "llama.cpp", "mlx-lm"] | None = None,
+    gpu: str | None = None,
+    fit: int | str | None = None,
+    context: int | str | None = None,
+    batch: int | None = None,
+    cache_dtype: str | None = None,
+    tp: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    gpu_memory_utilization: float | None = None,
+    reserve: int | str | None = None,
     endpoint: str | None = None,
     token: str | bool | None = None,
     timeout: float | None = None,
 ) -> Call[VerifyReport]:
     """Checks the weights that a loader loads, or all weight sets with `all=True`, and returns all findings.
 
-    An adapter is compared with its `base` model. With `values`, a sample of the values or all of them are checked, too. The other arguments and the errors are those of `inspect`. An invalid
-    file is a finding, not an error.
+    An adapter is compared with its `base` model. With `values`, a sample of the values or all of them are checked, too. With
+    `engine`, the report has `engine`, the answer whether this program loads
+    the model, on GPUs such as `gpu="2xH100"`. The other arguments and the errors are those of `inspect`. An invalid file is a
+    finding, not an error.
     """
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
     model = None if base is None else source_name(base)
-    return Call("verify", settings, source_name(source), revision, path, weights, all, model, values, convert=to_verification)
+    given = _conditions(fit, gpu, context, batch, cache_dtype, engine, tp, max_num_batched_tokens, gpu_memory_utilization, reserve)
+    return Call("verify", settings, source_name(source), revision, path, weights, all, model, given, values, convert=to_verification)
+
+
+def _conditions(
+    fit: int | str | None,
+    gpu: str | None,
+    context: int | str | None,
+    batch: int | None,
+    cache_dtype: str | None,
+    engine: str | None,
+    tp: int | None,
+    max_num_batched_tokens: int | None,
+    gpu_memory_utilization: float | None,
+    reserve: int | str | None,
+) -> list[tuple[str, str]]:
+    """Returns the names and the values of the conditions for memory, in the order in which Rust sets them."""
+    options = {
+        "budget": _size(fit),
+        "gpu": gpu,
+        "context": context,
+        "batch": batch,
+        "cacheDtype": cache_dtype,
+        "engine": engine,
+        "tp": tp,
+        "maxNumBatchedTokens": max_num_batched_tokens,
+        "gpuMemoryUtilization": gpu_memory_utilization,
+        "reserve": _size(reserve),
+    }
+    return [(name, str(value)) for name, value in options.items() if value is not None]
+
+
+def _size(size: int | str | None) -> str | None:
+    return size if size is None or isinstance(size, str) else f"{int(size)}B"
 
 
 def diff(

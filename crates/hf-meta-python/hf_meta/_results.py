@@ -381,6 +381,19 @@ class VerifiedSet:
 
 
 @dataclass(frozen=True)
+class EngineReport:
+    """The answer whether an engine loads a model: `loads` is None if it is unknown."""
+
+    name: str
+    version: str
+    date: str
+    loads: bool | None
+    reasons: list[dict[str, Any]]
+    gpus: dict[str, Any] | None = None
+    memory: MemoryUsage | None = None
+
+
+@dataclass(frozen=True)
 class VerifyReport:
     """The findings of a repository, a URL or a path. `to_json` returns the JSON of `hf-meta verify --json`.
 
@@ -403,6 +416,7 @@ class VerifyReport:
     adapter: dict[str, Any] | None = None
     unchecked: list[str] | None = None
     values: dict[str, Any] | None = None
+    engine: EngineReport | None = None
     _json: str = field(default="", repr=False, compare=False)
 
     def __bool__(self) -> bool:

@@ -6,16 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow_pyarrow::PyArrowType;
-use hf_meta::{CacheMode, Client, Endpoint, ErrorKind, Model, Source};
+use hf_meta::{CacheMode, Client, Endpoint, Model, Source};
 use hf_meta_census::arrow_array::RecordBatch;
 use hf_meta_census::{
-    Census, CensusError, CensusProgress, CensusStop, CensusSummary, Listing, Manifest,
-    PublishOptions, diff, read_batch, verify,
+    Census, CensusError, CensusStop, CensusSummary, Listing, Manifest, PublishOptions, diff,
+    read_batch, verify,
 };
-use hf_meta_count::results::diff::Diff;
+use hf_meta_count::results::Plan;
 use hf_meta_count::results::metadata::MetadataDocument;
-use hf_meta_count::results::{Plan, ValueCheck};
-use hf_meta_count::values::ValueDiff;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -24,9 +22,11 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{AbortHandle, JoinError};
 
 use crate::clients::{Clients, Request, lock, timeout};
+use crate::diff::{compare, value_check};
 use crate::edit::EditArguments;
 use crate::help::{CallError, Help, NamedSource, about};
-use crate::memory::memory_options;
+use crate::job::{Job, Progress};
+use crate::memory::{engine_options, memory_options};
 use crate::tensors::TensorStream;
 
 /// The time that calls have to end when the interpreter exits.
@@ -34,33 +34,6 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The number of rows of a census: by status and error code, in existing parts, carried over, and not recounted.
 type Summary = (Vec<((String, String), usize)>, usize, usize, usize);
-
-/// The number of repositories that are done, that a call has in total, and that failed, and the error code of an outage.
-type Progress = (usize, usize, usize, Option<&'static str>);
-
-/// The progress of a call, its end, and its limits on concurrent repositories and on an outage.
-struct Job {
-    jobs: usize,
-    max_outage: Duration,
-    progress: Arc<Mutex<Progress>>,
-    stop: Arc<Mutex<Option<CensusStop>>>,
-}
-
-impl Job {
-    fn set(self, census: Census) -> Census {
-        *lock(&self.stop) = Some(census.stop_handle());
-        let census = census.max_outage(self.max_outage).concurrency(self.jobs).tool(tool());
-        census.on_progress(self.report())
-    }
-
-    /// Returns the function that records the progress of a census.
-    fn report(self) -> impl Fn(CensusProgress) + Send + Sync + 'static {
-        move |progress| {
-            let outage = progress.outage.map(ErrorKind::code);
-            *lock(&self.progress) = (progress.done, progress.total, progress.failed, outage);
-        }
-    }
-}
 
 /// The threads and clients of all calls. They belong to the process that made them, because a fork has none of the
 /// threads.
@@ -152,6 +125,7 @@ impl Engine {
 
     /// Verifies a source, and an adapter with its base model. The result is the JSON of `hf-meta verify --json`.
     #[expect(clippy::too_many_arguments, reason = "the keyword arguments of a Python function")]
+    #[expect(clippy::needless_pass_by_value, reason = "a list of Python is owned")]
     fn verify(
         &self,
         request: Request,
@@ -161,8 +135,10 @@ impl Engine {
         weights: Option<String>,
         all: bool,
         base: Option<NamedSource>,
+        options: Vec<(String, String)>,
         values: Option<&str>,
     ) -> PyResult<NativeCall> {
+        let options = engine_options(&options)?;
         let (timeout, values) = (timeout(request.timeout)?, value_check(values)?);
         let sources = [source.clone()].into_iter().chain(base.clone()).collect();
         self.start(request, sources, move |client, _| async move {
@@ -172,7 +148,7 @@ impl Engine {
             let model = model.set_some(weights.as_ref(), Model::format);
             let model = model.set_some(revision.as_ref(), Model::revision);
             let model = model.set_some(path.as_ref(), Model::path);
-            let verify = model.verify().all_sets(all).values(values);
+            let verify = model.verify().all_sets(all).engine(options).values(values);
             let mut report = verify.await.map_err(about(0))?;
             if let Some(base) = base {
                 report.check_base(&base.inspect().await.map_err(about(1))?);
@@ -195,14 +171,7 @@ impl Engine {
         self.start(request, sources, move |client, _| async move {
             let one = model(&client, &before, timeout).map_err(about(0))?;
             let other = model(&client, &after, timeout).map_err(about(1))?;
-            let read = async |number, model: &Model| model.inspect().await.map_err(about(number));
-            let (before, after) = tokio::try_join!(read(0, &one), read(1, &other))?;
-            let values = match check {
-                None => None,
-                Some(check) => Some(one.compare_values(&other, check).await.map_err(about(0))?),
-            };
-            let diff = Diff::new(&before, &after, ignore_shards);
-            to_json(&DiffDocument { diff, values }).map_err(CallError::from)
+            to_json(&compare(&one, &other, ignore_shards, check).await?).map_err(CallError::from)
         })
     }
 
@@ -453,13 +422,6 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Returns the name and the version of this module.
-fn tool() -> String {
-    let version = concat!("hf-meta ", env!("CARGO_PKG_VERSION"));
-    option_env!("HF_META_COMMIT")
-        .map_or_else(|| version.to_owned(), |commit| format!("{version} {commit}"))
-}
-
 /// Returns a call that reads a source.
 fn model(
     client: &Client,
@@ -486,24 +448,6 @@ fn to_json(value: &impl Serialize) -> Result<String, CensusError> {
         target: "JSON".to_owned(),
         source: error.into(),
     })
-}
-
-/// The JSON of `hf-meta diff --json`.
-#[derive(Serialize)]
-struct DiffDocument {
-    #[serde(flatten)]
-    diff: Diff,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<ValueDiff>,
-}
-
-fn value_check(name: Option<&str>) -> PyResult<Option<ValueCheck>> {
-    match name {
-        None => Ok(None),
-        Some("sample") => Ok(Some(ValueCheck::Sample)),
-        Some("all") => Ok(Some(ValueCheck::All)),
-        Some(_) => Err(PyValueError::new_err("`values` must be `sample` or `all`")),
-    }
 }
 
 fn plan_by_name(name: &str) -> PyResult<Plan> {

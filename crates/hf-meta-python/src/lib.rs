@@ -3,10 +3,12 @@
 //! The public functions are in `../hf_meta`.
 
 mod clients;
+mod diff;
 mod edit;
 mod engine;
 mod error;
 mod help;
+mod job;
 mod memory;
 mod tensors;
 

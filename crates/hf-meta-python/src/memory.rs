@@ -1,41 +1,65 @@
-//! The arguments `memory` and `fit`, and their options.
+//! The arguments `memory`, `fit` and `gpu`, and their options.
 
 use hf_meta_count::memory::{Engine, MemoryOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Returns the options of `memory` and `fit` with these names and values; `None` if neither is requested.
-pub(crate) fn memory_options(
-    has_memory: bool,
-    given: &[(String, String)],
-) -> PyResult<Option<MemoryOptions>> {
-    /// The names of arguments, and those of the options of [`MemoryOptions::set`].
-    const NAMES: [(&str, &str); 8] = [
-        ("memory", "context"),
-        ("fit", "budget"),
-        ("batch", "batch"),
-        ("cache_dtype", "cacheDtype"),
-        ("engine", "engine"),
-        ("tp", "tp"),
-        ("max_num_batched_tokens", "maxNumBatchedTokens"),
-        ("gpu_memory_utilization", "gpuMemoryUtilization"),
-    ];
+/// The names of arguments, and those of the options of [`MemoryOptions::set`]. The last ones are options of vLLM.
+const NAMES: [(&str, &str); 10] = [
+    ("memory", "context"),
+    ("fit", "budget"),
+    ("batch", "batch"),
+    ("cache_dtype", "cacheDtype"),
+    ("engine", "engine"),
+    ("gpu", "gpu"),
+    ("reserve", "reserve"),
+    ("tp", "tp"),
+    ("max_num_batched_tokens", "maxNumBatchedTokens"),
+    ("gpu_memory_utilization", "gpuMemoryUtilization"),
+];
 
-    let has = |option: &str| given.iter().any(|(name, _)| name == option);
+/// Returns the options with these names and values, in the order of their arguments.
+fn options(given: &[(String, String)]) -> PyResult<MemoryOptions> {
     let mut options = MemoryOptions::default();
     for (argument, option) in NAMES {
         let Some((_, value)) = given.iter().find(|(name, _)| name == option) else { continue };
         let invalid = |reason| PyValueError::new_err(format!("`{argument}`: {reason}"));
-        if !has_memory && !has("budget") {
-            return Err(invalid("requires `memory` or `fit`".to_owned()));
-        }
         options.set(option, value).map_err(invalid)?;
     }
-    for (argument, option) in &NAMES[5..] {
-        if has(option) && options.engine != Engine::Vllm {
+    for (argument, option) in &NAMES[7..] {
+        let has = given.iter().any(|(name, _)| name == option);
+        if has && options.engine != Engine::Vllm {
             let message = format!("`{argument}` requires `engine=\"vllm\"`");
             return Err(PyValueError::new_err(message));
         }
     }
-    Ok((has_memory || has("budget")).then_some(options))
+    options.finish().map_err(PyValueError::new_err)?;
+    Ok(options)
+}
+
+/// Returns the options of `verify`; `None` if no engine is given.
+pub(crate) fn engine_options(given: &[(String, String)]) -> PyResult<Option<MemoryOptions>> {
+    if given.iter().any(|(name, _)| name == "engine") {
+        return options(given).map(Some);
+    }
+    let found = NAMES.iter().find(|(_, option)| given.iter().any(|(name, _)| name == option));
+    found.map_or(Ok(None), |(argument, option)| {
+        let argument = if *option == "context" { option } else { argument };
+        Err(PyValueError::new_err(format!("`{argument}`: requires `engine`")))
+    })
+}
+
+/// Returns the options of `memory`, `fit` and `gpu` with these names and values; `None` if none is requested.
+pub(crate) fn memory_options(
+    has_memory: bool,
+    given: &[(String, String)],
+) -> PyResult<Option<MemoryOptions>> {
+    let has = |option: &str| given.iter().any(|(name, _)| name == option);
+    if has_memory || has("budget") || has("gpu") {
+        return options(given).map(Some);
+    }
+    let found = NAMES.iter().find(|(_, option)| has(option));
+    found.map_or(Ok(None), |(argument, _)| {
+        Err(PyValueError::new_err(format!("`{argument}`: requires `memory` or `fit`")))
+    })
 }

@@ -52,8 +52,12 @@ export interface MemoryOptions {
   context?: number | string;
   batch?: number;
   cacheDtype?: string;
-  engine?: "stored" | "vllm" | "llama.cpp";
+  engine?: "stored" | "vllm" | "sglang" | "transformers" | "llama.cpp" | "mlx-lm";
   maxNumBatchedTokens?: number | string;
+  /** The GPUs, such as `"2xH100"`, in place of `budget`. */
+  gpu?: string;
+  /** The memory for other programs, such as `"1GB"`. */
+  reserve?: string;
   /** The share of the memory that vLLM uses, 0.9 by default. */
   gpuMemoryUtilization?: number | string;
   tp?: number;
@@ -229,7 +233,7 @@ export async function diff(before: Repo | LocalFiles, after: Repo | LocalFiles, 
   return found;
 }
 
-/** Returns the document of `hf-meta verify --json`, for all weight sets with `allSets`. `base` is the base model of an adapter. */
+/** Returns the document of `hf-meta verify --json`, for all weight sets with `allSets`. `base` is the base model of an adapter. With `memory`, the document answers whether its engine loads the model. */
 export async function verify(repo: Repo | LocalFiles, options: ReadOptions & { allSets?: boolean; base?: Repo | LocalFiles } = {}): Promise<VerifyReport> {
   const shared = connected(options);
   const { revision, path, weights, base, ...common } = shared;

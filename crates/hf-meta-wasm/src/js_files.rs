@@ -116,6 +116,10 @@ impl JsFiles {
         }))
     }
 
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.0.reader
+    }
+
     /// Loads what a plain count does not need.
     pub(crate) async fn load_second(&self) -> Result<(), Error> {
         let loaded = self.0.reader.load_second().await;

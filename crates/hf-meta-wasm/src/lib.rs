@@ -120,11 +120,8 @@ impl Inspection {
 /// Returns the failure of a read, or a failure with the error code of the command.
 #[wasm_bindgen]
 pub async fn inspect(reader: Reader, options: String) -> Result<Inspection, Failure> {
-    let (call, files) = prepare(reader, &options)?;
+    let (call, files) = prepare(reader, &options).await?;
     let inspect = async {
-        if call.settings.memory.is_some() {
-            files.load_second().await?;
-        }
         let inspected = call.inspect().await?;
         let (report, file) = (inspected.report.clone(), files.file_name(&inspected.path));
         let weights = call.settings.keep_headers.then(|| inspected.into_weights()).transpose();
@@ -146,7 +143,7 @@ pub async fn verify(
     options: String,
     base: Option<Inspection>,
 ) -> Result<String, Failure> {
-    let (call, files) = prepare(reader, &options)?;
+    let (call, files) = prepare(reader, &options).await?;
     let verify = async {
         files.load_second().await?;
         call.verify().await
@@ -157,12 +154,16 @@ pub async fn verify(
 }
 
 /// Creates a call from the JSON of its options. Also returns its files.
-fn prepare(reader: Reader, options: &str) -> Result<(Call, JsFiles), Failure> {
-    let invalid = |message: &str| reader.failure("invalidOption", message, None);
+async fn prepare(reader: Reader, options: &str) -> Result<(Call, JsFiles), Failure> {
+    let invalid = |reader: &Reader, message: &str| reader.failure("invalidOption", message, None);
     let options: Options =
-        serde_json::from_str(options).map_err(|error| invalid(&error.to_string()))?;
-    let settings = options.settings().map_err(|message| invalid(&message))?;
+        serde_json::from_str(options).map_err(|error| invalid(&reader, &error.to_string()))?;
     let files = JsFiles::new(reader, &options);
+    if options.memory.is_some() {
+        // The tables have the GPUs.
+        files.load_second().await.map_err(|error| files.failure(&error))?;
+    }
+    let settings = options.settings().map_err(|message| invalid(files.reader(), &message))?;
     Ok((Call { settings: Arc::new(settings), files: Arc::new(files.clone()) }, files))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hf_meta_count::Plan;
-use hf_meta_count::memory::{Engine, MemoryOptions, VllmOptions};
+use hf_meta_count::memory::MemoryOptions;
 use hf_meta_count::steps::Target;
 use hf_meta_format::formats::weight_sets::ListedFile;
 use hf_meta_format::formats::{Formats, clip};
@@ -55,15 +55,14 @@ impl Options {
         };
         let formats = formats.ok_or("the format is unknown")?;
         let mut memory = self.memory.as_ref().map(|_| MemoryOptions::default());
-        for (name, value) in self.memory.iter().flatten() {
+        let mut given: Vec<_> = self.memory.iter().flatten().collect();
+        // A number of GPUs replaces the one of the set.
+        given.sort_by_key(|(name, _)| name != "gpu");
+        for (name, value) in given {
             let set = memory.as_mut().map_or(Ok(()), |memory| memory.set(name, value));
             set.map_err(|error| format!("`{}`: {error}", clip(name)))?;
         }
-        let needs_vllm = |memory: &MemoryOptions| memory.vllm != VllmOptions::default();
-        if memory.is_some_and(|memory| needs_vllm(&memory) && memory.engine != Engine::Vllm) {
-            let names = "`maxNumBatchedTokens`, `tp` and `gpuMemoryUtilization`";
-            return Err(format!("{names} require the engine `vllm`"));
-        }
+        memory.as_mut().map_or(Ok(()), MemoryOptions::finish)?;
         Ok(Settings {
             source: self.source.clone(),
             target: Target::from_path(&formats, self.path.clone()),

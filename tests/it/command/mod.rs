@@ -6,6 +6,7 @@
 #[cfg(target_os = "linux")]
 mod action;
 mod completions;
+mod engine;
 mod environment;
 mod errors;
 mod fit;

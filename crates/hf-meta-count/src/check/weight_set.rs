@@ -106,6 +106,8 @@ impl SetCheck {
         }
         let built = take(&mut self.assembly).finish(&config.configs);
         self.count(&built, hub);
+        let counted = built.counted.as_ref().ok().filter(|_| self.is_complete);
+        let weight_bytes = counted.map(|(_, breakdown)| breakdown.model_bytes());
         let BuiltReport { mut builder, adapter, .. } = built;
         if adapter.is_some() {
             self.check_adapter(config, &builder.headers);
@@ -127,6 +129,10 @@ impl SetCheck {
         let mut set = self.set;
         (set.valid_files, set.tensors) = (builder.files, builder.tensors);
         set.config = config.json.clone().filter(|_| !config.is_of_root);
+        set.recipe.clone_from(&config.configs.recipe);
+        set.architecture = builder.architecture();
+        set.cache.clone_from(&builder.cache);
+        set.weight_bytes = weight_bytes;
         let fetch = FetchStats { weight_bytes: builder.file_bytes, ..FetchStats::default() };
         let is_peft = adapter.as_deref().map(|adapter| adapter.format == "peft");
         let loader = loader(&set.path, config, &builder.headers, is_peft);

@@ -4,8 +4,6 @@
 //! parameters of the model, which only its configuration shows. Without it, they are suspected if only packed modules have
 //! a bias, and all of them. Each stack of layers is judged alone: a vision tower has separate biases.
 
-use std::collections::BTreeMap;
-
 use super::expected_weights::ExpectedWeights;
 use super::names::TensorName;
 use super::{CountedAs, TensorGroup};
@@ -15,27 +13,36 @@ use hf_meta_format::formats::TensorInfo;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Biases {
     patterns: Vec<ModuleBiases>,
-    stacks: BTreeMap<Box<str>, StackSums>,
+    stacks: Vec<StackSums>,
+    /// The index of the stack that was found last. The next module mostly belongs to it, too.
+    last: usize,
 }
 
 /// The numbers of all biases and of all packed modules in a stack of layers.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 struct StackSums {
+    stack: Box<str>,
     stored: u64,
     packed_modules: u64,
 }
 
 /// Returns the stack of layers that contains a module: its name up to the first number, or nothing.
 fn stack_of(module: &str) -> &str {
-    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let mut end = 0;
-    for part in module.split_inclusive('.') {
-        if is_number(part.trim_end_matches('.')) {
-            return &module[..end];
+    let mut start = 0;
+    while let Some(rest) = module.get(start..).filter(|rest| !rest.is_empty()) {
+        if begins_with_number(rest) {
+            return &module[..start];
         }
-        end += part.len();
+        start += rest.bytes().take_while(|&byte| byte != b'.').count() + 1;
     }
     ""
+}
+
+/// Returns whether the first part of a name is a number.
+fn begins_with_number(name: &str) -> bool {
+    let mut rest = name.bytes().skip_while(u8::is_ascii_digit);
+    name.starts_with(|first: char| first.is_ascii_digit())
+        && rest.next().is_none_or(|byte| byte == b'.')
 }
 
 /// The biases whose names have a common pattern.
@@ -65,14 +72,26 @@ impl Biases {
 
     /// Returns the sums of the stack that contains a module; `None` if there are too many stacks.
     fn stack(&mut self, module: &str) -> Option<&mut StackSums> {
-        let stack = stack_of(module);
-        if !self.stacks.contains_key(stack) {
-            if self.stacks.len() == Self::MAX_STACKS {
-                return None;
-            }
-            self.stacks.insert(stack.into(), StackSums::default());
+        let is_in_last = |sums: &StackSums| {
+            !sums.stack.is_empty()
+                && module.strip_prefix(&*sums.stack).is_some_and(begins_with_number)
+        };
+        if !self.stacks.get(self.last).is_some_and(is_in_last) {
+            let stack = stack_of(module);
+            self.last = match self.stacks.iter().position(|sums| *sums.stack == *stack) {
+                Some(known) => known,
+                None if self.stacks.len() == Self::MAX_STACKS => return None,
+                None => {
+                    self.stacks.push(StackSums {
+                        stack: stack.into(),
+                        stored: 0,
+                        packed_modules: 0,
+                    });
+                    self.stacks.len() - 1
+                }
+            };
         }
-        self.stacks.get_mut(stack)
+        self.stacks.get_mut(self.last)
     }
 
     /// Adds a bias. Returns its group if it is none, if it belongs to routed experts, or if there are too many.
@@ -143,8 +162,8 @@ impl Biases {
         let packed = self.patterns.iter();
         let packed = packed.filter(|biases| biases.is_packed && stack_of(&biases.module) == stack);
         let packed: u64 = packed.map(|biases| biases.tensors).sum();
-        let sums = self.stacks.get(stack).copied().unwrap_or_default();
-        packed > 1 && [sums.packed_modules, sums.stored] == [packed; 2]
+        let sums = self.stacks.iter().find(|sums| *sums.stack == *stack);
+        packed > 1 && sums.is_some_and(|sums| [sums.packed_modules, sums.stored] == [packed; 2])
     }
 
     /// Returns the first module by name whose bias may be the packer's: files arrive in any order. The biases of experts are
@@ -174,6 +193,8 @@ mod tests {
             ("model.language_model.layers.7.mlp.up_proj", "model.language_model.layers."),
             ("visual.blocks.0.attn.qkv.bias", "visual.blocks."),
             ("0.linear", ""),
+            ("layers.7", "layers."),
+            ("layers.7b.2.up_proj", "layers.7b."),
             ("lm_head", ""),
             ("", ""),
         ] {

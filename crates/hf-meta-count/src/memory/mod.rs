@@ -37,17 +37,18 @@ macro_rules! named_values {
 
 use hf_meta_format::base::text::named_enum;
 
+mod gpu;
+mod options;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod usage;
 mod vllm;
 
+pub use self::gpu::{Gpu, GpuSet, GpuVendor, UnknownGpu};
+pub use self::options::{Engine, MemoryOptions, parse_size, parse_tokens};
 pub use self::spec::{CacheKind, CacheSpec, LayerCache};
-pub use self::usage::{
-    CacheSize, ContextSource, Engine, Fit, Memory, MemoryComponent, MemoryOptions, QuantizationFit,
-    parse_size, parse_tokens,
-};
+pub use self::usage::{CacheSize, ContextSource, Fit, Memory, MemoryComponent, QuantizationFit};
 pub use self::vllm::{GpuShare, InvalidShare, VLLM_VERSION, VllmLayers, VllmOptions, VllmPlan};
 pub use crate::architectures::architecture::FormulaError;
 use std::str::FromStr;

@@ -7,11 +7,11 @@ use hf_meta_format::formats::Dtype;
 use hf_meta_format::serialize_as_objects;
 
 use super::diff::{ChangeKind, Diff};
-use super::{CountReport, Plan, VerifiedSet, VerifyReport, is_complete, is_valid};
+use super::{CountReport, EngineReport, Plan, VerifiedSet, VerifyReport, is_complete, is_valid};
 use crate::count::{
     CountBreakdown, DtypeCount, MixtureOfExperts, ModuleKind, ParameterCount, TensorGroup,
 };
-use crate::memory::{Memory, QuantizationFit, VLLM_VERSION, VllmPlan};
+use crate::memory::{GpuSet, Memory, QuantizationFit, VLLM_VERSION, VllmPlan};
 
 serialize_as_objects! {
     CountReport, report {
@@ -144,7 +144,25 @@ serialize_as_objects! {
         "sets": report.sets.iter().map(|set| SetDocument(set, report.sets.len() > 1)).collect::<Vec<_>>(),
         "unchecked": report.unchecked.as_ref().map(|sets| sets.iter().map(|set| &set.path).collect::<Vec<_>>()),
         "values" ? &report.values,
+        "engine" ? &report.engine,
         "fetch": report.fetch,
+    }
+
+    EngineReport, report {
+        "name": report.name,
+        "version": report.version,
+        "date": report.date,
+        "gpus" ? report.gpus,
+        "loads": report.loads,
+        "reasons": report.reasons,
+        "memory" ? &report.memory,
+    }
+
+    GpuSet, gpus {
+        "name": gpus.gpu.name,
+        "count": gpus.count,
+        "memoryBytes": gpus.gpu.memory,
+        "capability": gpus.gpu.capability,
     }
 
     SetDocument<'_>, document {

@@ -3,6 +3,7 @@
 pub(crate) mod adapter;
 mod bounded;
 pub mod diff;
+mod engine;
 mod finding;
 mod json;
 mod loader;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::adapter::Adapter;
 pub use self::bounded::bounded;
+pub use self::engine::{EngineReason, EngineReasonCode, EngineReport};
 pub use self::finding::{Finding, Mismatch, MismatchKind, Severity};
 pub(crate) use self::loader::StatedLoader;
 pub use self::plan::{Plan, RangeRequest};

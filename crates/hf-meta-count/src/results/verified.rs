@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Adapter, FetchStats, Finding, Severity, StatedLoader, ValueReport};
+use super::{Adapter, EngineReport, FetchStats, Finding, Severity, StatedLoader, ValueReport};
+use crate::memory::{CacheError, CacheSpec};
 use hf_meta_format::CommitSha;
 use hf_meta_format::formats::weight_sets::{IncompleteShards, WeightSet};
 use hf_meta_format::formats::{FileHeader, HeaderErrorKind, RepoPath, clip};
@@ -44,6 +45,8 @@ pub struct VerifyReport {
     pub adapter: Option<Box<Adapter>>,
     /// The check of values; `None` if none was requested.
     pub values: Option<Box<ValueReport>>,
+    /// The answer of an engine; `None` if none was requested.
+    pub engine: Option<Box<EngineReport>>,
     /// The requests, bytes and time that the verification took.
     pub fetch: FetchStats,
 }
@@ -68,6 +71,14 @@ pub struct VerifiedSet {
     pub findings: Vec<Finding>,
     /// The content of `config.json` in the folder of the set.
     pub(crate) config: Option<Vec<u8>>,
+    /// The content of `hf_quant_config.json`, if it was read.
+    pub(crate) recipe: Option<Box<[u8]>>,
+    /// The architecture that a GGUF file states.
+    pub(crate) architecture: Option<String>,
+    /// The cache that a GGUF file describes.
+    pub(crate) cache: Option<Result<CacheSpec, CacheError>>,
+    /// The bytes of the weights; `None` if not all files were counted.
+    pub(crate) weight_bytes: Option<u64>,
     /// The loader that the configuration next to the weights states.
     pub(crate) loader: Option<StatedLoader>,
     /// The headers of the valid files, if they are kept.
@@ -122,6 +133,10 @@ impl VerifiedSet {
             config_check,
             findings,
             config: None,
+            recipe: None,
+            architecture: None,
+            cache: None,
+            weight_bytes: None,
             loader: None,
             headers: Vec::new(),
         }

@@ -164,6 +164,11 @@ impl ReportBuilder {
         self.counter.needs_config()
     }
 
+    /// Returns the architecture that a header states.
+    pub(crate) fn architecture(&self) -> Option<String> {
+        self.model.as_ref()?.1.architecture.clone()
+    }
+
     /// Returns whether a header describes the cache of the model, so that `config.json` is not needed for it.
     pub fn describes_cache(&self) -> bool {
         self.cache.is_some()

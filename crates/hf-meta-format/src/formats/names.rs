@@ -14,7 +14,7 @@ pub(super) struct Names {
     sorted: Box<[u32]>,
 }
 
-/// Names that may contain duplicates.
+/// Names that may contain duplicates. The crate that counts calls these functions for every name, so they are inlined there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameList {
     text: String,
@@ -32,6 +32,7 @@ impl NameList {
 
     /// Adds a name. The total length must not exceed [`MAX_TOTAL_BYTES`].
     #[doc(hidden)]
+    #[inline]
     pub fn push(&mut self, name: &str) {
         self.text.push_str(name);
         self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
@@ -39,6 +40,7 @@ impl NameList {
 
     /// Returns whether a name of `length` bytes can be added.
     #[doc(hidden)]
+    #[inline]
     pub fn has_room_for(&self, length: usize) -> bool {
         // The number of names counts, too, so that empty names are limited.
         self.text.len() + self.len() + length < MAX_TOTAL_BYTES
@@ -49,6 +51,7 @@ impl NameList {
     }
 
     #[doc(hidden)]
+    #[inline]
     pub fn get(&self, at: usize) -> &str {
         &self.text[self.range(at)]
     }
@@ -95,10 +98,12 @@ impl NameList {
 
     /// Returns the bytes of a name. They sort like the text and need no check for character boundaries.
     #[doc(hidden)]
+    #[inline]
     pub fn bytes(&self, at: u32) -> &[u8] {
         &self.text.as_bytes()[self.range(at as usize)]
     }
 
+    #[inline]
     fn range(&self, at: usize) -> Range<usize> {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         start as usize..self.ends[at] as usize

@@ -1,0 +1,105 @@
+//! `verify --engine`: whether an engine loads a model.
+
+use std::io;
+use std::time::SystemTime;
+
+use hf_meta::{Error, ErrorKind};
+use hf_meta_count::engines::refused;
+use hf_meta_count::memory::{Engine, Memory, MemoryOptions};
+use hf_meta_count::results::EngineReport;
+use hf_meta_count::results::text::{bytes, escape, thousands};
+
+use super::memory::{answer, known, stores_cache, usable};
+use super::output::Page;
+use super::terminal::{GREEN, RED, YELLOW};
+
+/// The days after which the table of engines may be outdated.
+const MAX_AGE_DAYS: u64 = 365;
+
+/// Returns the answer about a source that cannot be read, if that is not a failure of the network.
+pub(crate) fn answer_of_error(options: &MemoryOptions, error: &Error) -> Option<EngineReport> {
+    let is_decided = matches!(
+        error.kind(),
+        ErrorKind::RepoNotFound
+            | ErrorKind::RevisionNotFound
+            | ErrorKind::Gated
+            | ErrorKind::RejectedToken
+            | ErrorKind::Forbidden
+            | ErrorKind::NoWeights
+    );
+    is_decided.then(|| refused(options, error.to_string()))
+}
+
+/// Writes the answer in one line, the reasons, and the memory.
+pub(crate) fn write(page: &mut Page<'_>, report: &EngineReport) -> io::Result<()> {
+    let style = match report.loads {
+        Some(true) => GREEN,
+        Some(false) => RED,
+        None => YELLOW,
+    };
+    let word = if report.loads.is_none() { "unknown" } else { answer(report.loads) };
+    let gpus = report.gpus.map_or_else(String::new, |gpus| format!(" on {gpus}"));
+    let engine = format!("{} {}{gpus}", report.name, report.version);
+    page.line(&format!("{engine}: {style}{word}{style:#}"))?;
+    for reason in &report.reasons {
+        let style = if reason.loads.is_none() { YELLOW } else { RED };
+        page.labeled(style, reason.code.label(), &escape(&reason.message))?;
+    }
+    if let Some(memory) = report.memory.as_deref() {
+        page.lines(sizes(memory))?;
+    }
+    let age = age_in_days(report.date).filter(|days| *days > MAX_AGE_DAYS);
+    page.lines(age.map(|days| {
+        let days = thousands(days);
+        format!("the table of {} is {days} days old: a newer version may differ", report.name)
+    }))
+}
+
+/// Describes the memory, in lines.
+fn sizes(memory: &Memory) -> Vec<String> {
+    let per_gpu = if memory.options.gpus() > 1 { " per GPU" } else { "" };
+    let weights = format!("weights {}{per_gpu}", bytes(memory.weight_bytes));
+    let cache = stores_cache(memory).then(|| {
+        let size = known(memory.sequence_bytes());
+        format!("cache {size} at {} tokens in {}", thousands(memory.context), memory.cache_dtype)
+    });
+    let needs = [Some(weights), cache].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let Some(fit) = &memory.fit else { return vec![needs] };
+    let usable = usable(memory, fit);
+    let longest = fit.longest_context.filter(|tokens| *tokens > 0 && stores_cache(memory));
+    let longest = longest.map(|tokens| format!("longest context that fits: {}", thousands(tokens)));
+    let excluded = match memory.options.engine {
+        Engine::Vllm | Engine::Sglang => "activations, CUDA graphs, NCCL",
+        _ => "activations, the runtime of the accelerator, fragmentation",
+    };
+    let excluded = format!("not counted: {excluded}");
+    let usable = format!("usable: {usable}{per_gpu}");
+    [Some(needs), Some(usable), longest, Some(excluded)].into_iter().flatten().collect()
+}
+
+/// Returns the days since a date such as `2026-11-01`.
+fn age_in_days(date: &str) -> Option<u64> {
+    let mut parts = date.split('-').map(|part| part.parse::<u64>().ok());
+    let [year, month, day] = [parts.next()??, parts.next()??, parts.next()??];
+    let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs() / 86_400;
+    today.checked_sub(days_since_1970(year, month, day)?)
+}
+
+/// Returns the days from 1970 to a date, to within a day: for an age in years, that is enough.
+fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
+    let years = year.checked_sub(1_970)?;
+    Some(years * 365 + years.div_ceil(4) + month.saturating_sub(1) * 61 / 2 + day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_days() {
+        // 20,758 days are exact.
+        let days = days_since_1970(2026, 11, 1).unwrap();
+        assert!(days.abs_diff(20_758) <= 3, "{days}");
+        assert_eq!(age_in_days("soon"), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! The reasons that concern the memory.
+
+use crate::memory::{CacheError, Fit, Memory};
+use crate::results::text::{bytes, thousands};
+use crate::results::{EngineReason, EngineReasonCode};
+
+/// Returns the reasons why a model does not fit, or may not fit. Without a budget, only its division is checked.
+pub(super) fn fit_reasons(memory: &Memory) -> Vec<EngineReason> {
+    if let Some(error @ CacheError::Indivisible { .. }) = &memory.unknown {
+        return vec![EngineReason::excluded(EngineReasonCode::Parallelism, error.to_string())];
+    }
+    let reason = memory.fit.as_ref().and_then(|fit| fit_reason(memory, fit));
+    reason.into_iter().collect()
+}
+
+fn fit_reason(memory: &Memory, fit: &Fit) -> Option<EngineReason> {
+    if let Some(error @ CacheError::ContextTooLong { .. }) = &fit.reason {
+        return Some(EngineReason::excluded(EngineReasonCode::Context, error.to_string()));
+    }
+    // vLLM divides a model evenly, so its sizes are those of one GPU.
+    let several = memory.options.gpus.filter(|gpus| gpus.count > 1 && memory.options.gpus() == 1);
+    let count = several.map_or(1, |gpus| gpus.count);
+    let usable = fit.usable.saturating_mul(count);
+    let per_gpu = if memory.options.gpus() > 1 { " per GPU" } else { "" };
+    let has = format!("{} usable", bytes(usable));
+    if memory.weight_bytes > usable {
+        let text = format!("{}{per_gpu}, {has}", bytes(memory.weight_bytes));
+        return Some(EngineReason::excluded(EngineReasonCode::Weights, text));
+    }
+    let at = thousands(memory.context);
+    match (fit.fits, memory.total_bytes) {
+        (Some(true), _) => None,
+        (_, Some(total)) if total > usable => {
+            let most = match fit.longest_context.filter(|_| count == 1) {
+                Some(0) => "; not even one token fits".to_owned(),
+                Some(tokens) => format!("; at most {} tokens fit", thousands(tokens)),
+                None => String::new(),
+            };
+            let text = format!("{}{per_gpu} at {at} tokens, {has}{most}", bytes(total));
+            Some(EngineReason::excluded(EngineReasonCode::Cache, text))
+        }
+        (_, Some(_)) => {
+            let text = format!("the model fits only if it is divided among {count} GPUs");
+            Some(EngineReason::unknown(EngineReasonCode::Weights, text))
+        }
+        (_, None) => {
+            let reason = memory.unknown.as_ref().map_or_else(String::new, ToString::to_string);
+            Some(EngineReason::unknown(EngineReasonCode::Cache, format!("unknown: {reason}")))
+        }
+    }
+}
