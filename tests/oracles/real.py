@@ -229,25 +229,19 @@ def torchao_tensors():
 
 @package("sinq")
 def sinq():
-    """Writes models whose modules have buffers that are computed, which this package stores. It stores no biases."""
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, CLIPVisionConfig, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, SinqConfig
+    """Writes models whose modules have buffers that are computed, which this package stores."""
+    from transformers import AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, SinqConfig
 
     by = version("sinq")
     sizes = dict(hidden_size=128, intermediate_size=256, num_attention_heads=4, num_key_value_heads=2, head_dim=32, vocab_size=320, num_hidden_layers=2, max_position_embeddings=64)
-    vision = CLIPVisionConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8, projection_dim=32)
-    models = {
-        "sinq-real-llama": (AutoModelForCausalLM, lambda: llama(intermediate_size=256)),
-        "sinq-real-gemma3": (AutoModelForCausalLM, lambda: Gemma3ForCausalLM(Gemma3TextConfig(**sizes))),
-        "sinq-real-llava": (AutoModelForImageTextToText, lambda: LlavaForConditionalGeneration(LlavaConfig(vision_config=vision, text_config=LlamaConfig(**sizes), image_token_index=300))),
-    }
-    for name, (auto, create) in models.items():
+    models = {"sinq-real-llama": lambda: llama(intermediate_size=256), "sinq-real-gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**sizes))}
+    for name, create in models.items():
         with tempfile.TemporaryDirectory() as folder:
             model = create()
             model.save_pretrained(f"{folder}/plain")
-            biases = sum(module.bias.numel() for module in model.modules() if isinstance(module, torch.nn.Linear) and module.bias is not None)
-            total, modules = parameters(model) - biases, linear(model)
+            total, modules = parameters(model), linear(model)
             config = SinqConfig(nbits=4, group_size=64, method="sinq", modules_to_not_convert=["lm_head"])
-            auto.from_pretrained(f"{folder}/plain", quantization_config=config, device_map="cpu", dtype=torch.bfloat16).save_pretrained(f"{folder}/packed")
+            AutoModelForCausalLM.from_pretrained(f"{folder}/plain", quantization_config=config, device_map="cpu", dtype=torch.bfloat16).save_pretrained(f"{folder}/packed")
             record(name, by, total, modules, f"{folder}/packed")
 
 

@@ -273,7 +273,7 @@ class Results(unittest.TestCase):
             pathlib.Path(folder, name, "model.safetensors").write_bytes(b"<html>")
             table = hf_meta.verify(pathlib.Path(folder, name))._repr_html_()
         self.assertIn("<td>error</td><td>malformedHeader</td>", table)
-        self.assertIn("a&lt;b&gt;: not valid, 0 of 1 files", table)
+        self.assertIn("a&lt;b&gt;: not valid, 0 of 1 file, 0 tensors", table)
         self.assertNotIn("<b>", table)
         table = hf_meta.diff("gpt2", "roberta-base")._repr_html_()
         self.assertIn("<th>tensor</th><th>change</th><th>before</th><th>after</th>", table)

@@ -70,7 +70,12 @@ pub fn module_hint(
 impl Hints {
     /// Returns the hint for an error about a source.
     pub(crate) fn hint(&self, source: &RepoArg, error: &Error) -> Option<String> {
-        let twin = local_twin(source);
+        // If the repository was read, it is probably the one that was meant.
+        let is_read = matches!(
+            error.kind(),
+            ErrorKind::RevisionNotFound | ErrorKind::FileNotFound | ErrorKind::SeveralSets
+        );
+        let twin = local_twin(source).filter(|_| !is_read);
         let twin =
             twin.map(|path| format!("to read the local file or folder with that name, use {path}"));
         let hint = twin

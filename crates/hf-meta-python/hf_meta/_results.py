@@ -351,6 +351,11 @@ class CountReport:
 _MAX_ROWS = 50
 
 
+def _counted(number: int, noun: str) -> str:
+    """Returns a number and its noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _table(caption: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     """Returns a table for notebooks. All texts are escaped. Long tables end with the number of the other rows."""
 
@@ -428,7 +433,8 @@ class VerifyReport:
 
     def _repr_html_(self) -> str:
         word = "valid" if self.valid else "not valid"
-        caption = f"{self.source}: {word}, {self.valid_files:,} of {self.files:,} files, {self.tensors:,} tensors"
+        files, tensors = _counted(self.files, "file"), _counted(self.tensors, "tensor")
+        caption = f"{self.source}: {word}, {self.valid_files:,} of {files}, {tensors}"
         rows = [(finding.severity, finding.kind, finding.message) for finding in self.findings]
         return _table(caption, ("severity", "kind", "message"), rows)
 

@@ -66,7 +66,8 @@ async function print(source: string, document: Promise<object>, status: (documen
     return status(found);
   } catch (error) {
     if (!(error instanceof HfMetaError)) throw error;
-    const { code, message, hint, status, retryAfter, otherSets } = error;
+    const { code, hint, status, retryAfter, otherSets } = error;
+    const message = error.message.replace("`budget`", "`--fit`");
     console.log(JSON.stringify({ source, error: { code, message, status, retryAfter }, otherSets }));
     console.error(escaped(`error: ${source}: ${message}`) + (hint ? `\n  help: ${hint}` : ""));
     return Math.max(STATUSES[code] ?? REMOTE, least);
@@ -113,7 +114,7 @@ async function run(): Promise<void> {
   let status = 0;
   if (first === "diff") {
     // As in other programs of this name, 1 means only that there are differences.
-    status = await print(second, diff(second, third, { hub, ignoreShards: values["ignore-shards"] }), compared, USAGE_ERROR);
+    status = await print(`${second} ${third}`, diff(second, third, { hub, ignoreShards: values["ignore-shards"] }), compared, USAGE_ERROR);
   } else {
     const repos = first === "verify" ? positionals.slice(1) : positionals;
     for (const repo of repos) {

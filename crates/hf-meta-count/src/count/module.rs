@@ -97,6 +97,11 @@ impl Component {
         !self.is_weights() && self.role != Role::QuantizerState && !is_of_values
     }
 
+    /// Returns whether the tensor is the state of a quantizer of weights, as in modelopt.
+    pub(crate) fn is_state_of_weight(&self) -> bool {
+        self.role == Role::QuantizerState && self.name.starts_with("weight_quantizer.")
+    }
+
     /// Returns whether all methods that use the name store the tensor next to weights.
     pub(crate) fn is_part_of_weights(&self) -> bool {
         self.role == Role::Auxiliary

@@ -22,6 +22,15 @@ type PackedWeight = (&'static Component, String, Vec<u64>);
 struct PackedModule {
     weight: Option<PackedWeight>,
     parts: BTreeSet<&'static Component>,
+    /// The states of quantizers, which show a weight, but may differ from module to module.
+    states: BTreeSet<&'static Component>,
+}
+
+impl PackedModule {
+    /// Returns the tensors that show a weight.
+    fn evidence(&self) -> impl Iterator<Item = &'static Component> {
+        self.parts.iter().chain(&self.states).copied()
+    }
 }
 
 /// The packed modules with the same name but for its numbers.
@@ -32,8 +41,8 @@ pub(super) fn check_parts(headers: &Headers, found: &mut Mismatches) {
     let kinds = packed_modules(headers);
     let modules = || kinds.values().flat_map(Modules::values);
     let is_complete = |module: &&PackedModule| module.weight.is_some();
-    let of_weights = modules().filter(is_complete).flat_map(|module| &module.parts);
-    let of_weights: BTreeSet<_> = of_weights.copied().ordered();
+    let of_weights = modules().filter(is_complete).flat_map(PackedModule::evidence);
+    let of_weights: BTreeSet<_> = of_weights.ordered();
     for modules in kinds.values() {
         for (name, module) in modules.iter().filter(|(_, module)| module.weight.is_none()) {
             if let Some((weight, part)) = missing_weight(module, modules, &of_weights, &kinds) {
@@ -59,14 +68,18 @@ fn packed_modules(headers: &Headers) -> BTreeMap<String, Modules<'_>> {
         let (module, component) = names.read(name).split();
         // A module is the start of a name, which lives longer than its facts.
         let module = &name[..module.len()];
-        if component.is_weights() {
+        // FP-Quant stores the other form of its weights as an empty tensor.
+        let is_empty = tensor.shape.contains(&0);
+        if component.is_weights() && !is_empty {
             modules.entry(module).or_default().weight =
                 Some((component, tensor.dtype.as_str().to_owned(), tensor.shape));
         } else if component.is_stored_for_each_weight() {
             modules.entry(module).or_default().parts.insert(component);
+        } else if component.is_state_of_weight() {
+            modules.entry(module).or_default().states.insert(component);
         }
     }
-    modules.retain(|_, module| !module.parts.is_empty());
+    modules.retain(|_, module| module.evidence().next().is_some());
     let mut kinds = BTreeMap::<_, Modules<'_>>::new();
     for (name, module) in modules {
         kinds.entry(NamePattern::new(name).text).or_default().insert(name, module);
@@ -83,11 +96,12 @@ fn missing_weight(
     kinds: &BTreeMap<String, Modules<'_>>,
 ) -> Option<(&'static Component, &'static Component)> {
     let weight_of = |part: &'static Component, module: &PackedModule| {
-        let (weight, ..) = module.weight.as_ref().filter(|_| module.parts.contains(part))?;
+        let (weight, ..) =
+            module.weight.as_ref().filter(|_| module.evidence().any(|other| other == part))?;
         Some((*weight, part))
     };
-    let mut parts = module.parts.iter().filter(|part| of_weights.contains(*part));
-    parts.find_map(|&part| {
+    let mut parts = module.evidence().filter(|part| of_weights.contains(part));
+    parts.find_map(|part| {
         let sibling = modules.values().find_map(|other| weight_of(part, other));
         let other = || kinds.values().flat_map(Modules::values);
         sibling.or_else(|| {
