@@ -44,6 +44,8 @@ const [first, second] = split(readFileSync("build/core_bg.wasm"), [
   "hf_meta_count::architectures::blueprint::",
   "hf_meta_wasm::metadata::document::",
   "hf_meta_wasm::metadata::thumbnail::",
+  "hf_meta_wasm::tensors::plan::",
+  "hf_meta_format::read_plan::",
 ]);
 for (const [name, content] of Object.entries({ "first.wasm": first, "second.wasm": second, "tables.txt": tables })) {
   writeFileSync(`build/${name}`, content);
@@ -65,7 +67,7 @@ for (const format of ["esm", "cjs"]) {
   // The core is a separate file of the package, which the first call loads. The second module and the tables are another
   // one, which many models do not need.
   await build({ ...bundled, format, entryPoints: ["js/index.ts"], outdir: `pkg/${format}`, splitting: format === "esm", chunkNames: "[name]" });
-  for (const name of ["index", "errors", "hub", "huggingface", "source"]) copyFileSync(`build/types/js/${name}.d.ts`, `pkg/${format}/${name}.d.ts`);
+  for (const name of ["index", "errors", "hub", "huggingface", "source", "tensor"]) copyFileSync(`build/types/js/${name}.d.ts`, `pkg/${format}/${name}.d.ts`);
   copyFileSync("js/schema.d.ts", `pkg/${format}/schema.d.ts`);
 }
 writeFileSync("pkg/cjs/package.json", '{ "type": "commonjs" }\n');

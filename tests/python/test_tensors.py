@@ -143,3 +143,26 @@ class Calls(unittest.TestCase):
                 hf_meta.read_tensors(*arguments)
         with self.assertRaises(ValueError):
             hf_meta.read_tensors("org/model", "x", max_memory=-1)
+
+
+class Values(unittest.TestCase):
+    def test_values_are_checked_and_compared(self):
+        path = folder.parent / "values.safetensors"
+        numbers = numpy.linspace(1, 2, 4096, dtype="<f4")
+        write(path, [("w", "F32", [64, 64], numbers.tobytes())])
+        changed = folder.parent / "changed.safetensors"
+        numbers[7] = numpy.nan
+        write(changed, [("w", "F32", [64, 64], numbers.tobytes())])
+        for values in ("sample", "all"):
+            report = hf_meta.verify(path, values=values)
+            self.assertEqual((bool(report), report.values["check"], report.values["tensors"]), (True, values, 1))
+            report = hf_meta.verify(changed, values=values)
+            self.assertFalse(report)
+            self.assertIn("invalidValues", [finding.kind for finding in report.findings])
+            self.assertFalse(hf_meta.diff(path, path, values=values))
+            diff = hf_meta.diff(path, changed, values=values)
+            self.assertTrue(diff and diff.equal)
+            self.assertEqual([found["tensor"] for found in diff.values["differing"]], ["w"])
+        self.assertIsNone(hf_meta.verify(path).values)
+        with self.assertRaisesRegex(ValueError, "`values` must be"):
+            hf_meta.diff(path, path, values="some")

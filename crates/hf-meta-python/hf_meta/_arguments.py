@@ -20,7 +20,7 @@ _NUMBER = ((numbers.Real,), "a number")
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("source", "before", "after", "base"), _SOURCE),
     **dict.fromkeys(("target", "output", "previous"), _PATH),
-    **dict.fromkeys(("revision", "path", "weights", "plan", "engine", "gpu", "cache_dtype"), _TEXT),
+    **dict.fromkeys(("revision", "path", "weights", "plan", "engine", "gpu", "cache_dtype", "values"), _TEXT),
     **dict.fromkeys(("repo_id", "repo_type", "endpoint", "contact", "column", "title", "license", "filter", "author"), _TEXT),
     **dict.fromkeys(("headers", "cache", "all", "ignore_shards", "tensors", "delete_all", "dry_run"), _FLAG),
     **dict.fromkeys(("batch", "tp", "max_num_batched_tokens", "jobs", "sample", "seed", "reserve", "max_memory"), _INTEGER),

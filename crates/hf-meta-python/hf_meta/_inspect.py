@@ -77,6 +77,7 @@ def verify(
     weights: Literal["safetensors", "gguf", "pytorch"] | None = None,
     all: bool = False,
     base: str | os.PathLike[str] | None = None,
+    values: Literal["sample", "all"] | None = None,
     engine: Literal["vllm", "sglang", "transformers", "llama.cpp", "mlx-lm"] | None = None,
     gpu: str | None = None,
     fit: int | str | None = None,
@@ -93,14 +94,15 @@ def verify(
 ) -> Call[VerifyReport]:
     """Checks the weights that a loader loads, or all weight sets with `all=True`, and returns all findings.
 
-    An adapter is compared with its `base` model. With `engine`, the report has `engine`, the answer whether this program loads
+    An adapter is compared with its `base` model. With `values`, a sample of the values or all of them are checked, too. With
+    `engine`, the report has `engine`, the answer whether this program loads
     the model, on GPUs such as `gpu="2xH100"`. The other arguments and the errors are those of `inspect`. An invalid file is a
     finding, not an error.
     """
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
     model = None if base is None else source_name(base)
     given = _conditions(fit, gpu, context, batch, cache_dtype, engine, tp, max_num_batched_tokens, gpu_memory_utilization, reserve)
-    return Call("verify", settings, source_name(source), revision, path, weights, all, model, given, convert=to_verification)
+    return Call("verify", settings, source_name(source), revision, path, weights, all, model, given, values, convert=to_verification)
 
 
 def _conditions(
@@ -140,16 +142,18 @@ def diff(
     after: str | os.PathLike[str],
     *,
     ignore_shards: bool = False,
+    values: Literal["sample", "all"] | None = None,
     endpoint: str | None = None,
     token: str | bool | None = None,
     timeout: float | None = None,
 ) -> Call[Diff]:
     """Compares the names, dtypes, shapes and shards of all tensors of two sources, such as `org/name@revision`.
 
-    With `ignore_shards=True`, the files of the tensors are not compared. The errors are those of `inspect`.
+    With `ignore_shards=True`, the files of the tensors are not compared. With `values`, a sample of the values or all of them
+    are compared, too. The errors are those of `inspect`.
     """
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
-    return Call("diff", settings, source_name(before), source_name(after), ignore_shards, convert=to_diff)
+    return Call("diff", settings, source_name(before), source_name(after), ignore_shards, values, convert=to_diff)
 
 
 def source_name(source: str | os.PathLike[str]) -> tuple[str, str]:

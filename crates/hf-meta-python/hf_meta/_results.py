@@ -420,6 +420,7 @@ class VerifyReport:
     loader: str | None = None
     adapter: dict[str, Any] | None = None
     unchecked: list[str] | None = None
+    values: dict[str, Any] | None = None
     engine: EngineReport | None = None
     _json: str = field(default="", repr=False, compare=False)
 
@@ -483,10 +484,11 @@ class Diff:
     changes: list[TensorChange] = field(repr=False)
     renamed: dict[str, Any] | None = None
     quantized: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
     _json: str = field(default="", repr=False, compare=False)
 
     def __bool__(self) -> bool:
-        return not self.equal
+        return not self.equal or bool(self.values and self.values["differing"])
 
     def to_json(self) -> str:
         """Returns the JSON that `hf-meta diff --json` prints."""

@@ -13,7 +13,6 @@ use hf_meta_census::{
     read_batch, verify,
 };
 use hf_meta_count::results::Plan;
-use hf_meta_count::results::diff::Diff;
 use hf_meta_count::results::metadata::MetadataDocument;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -23,6 +22,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{AbortHandle, JoinError};
 
 use crate::clients::{Clients, Request, lock, timeout};
+use crate::diff::{compare, value_check};
 use crate::edit::EditArguments;
 use crate::help::{CallError, Help, NamedSource, about};
 use crate::job::{Job, Progress};
@@ -136,9 +136,10 @@ impl Engine {
         all: bool,
         base: Option<NamedSource>,
         options: Vec<(String, String)>,
+        values: Option<&str>,
     ) -> PyResult<NativeCall> {
         let options = engine_options(&options)?;
-        let timeout = timeout(request.timeout)?;
+        let (timeout, values) = (timeout(request.timeout)?, value_check(values)?);
         let sources = [source.clone()].into_iter().chain(base.clone()).collect();
         self.start(request, sources, move |client, _| async move {
             let base = base.map(|base| model(&client, &base, timeout)).transpose();
@@ -147,8 +148,8 @@ impl Engine {
             let model = model.set_some(weights.as_ref(), Model::format);
             let model = model.set_some(revision.as_ref(), Model::revision);
             let model = model.set_some(path.as_ref(), Model::path);
-            let mut report =
-                model.verify().all_sets(all).engine(options).await.map_err(about(0))?;
+            let verify = model.verify().all_sets(all).engine(options).values(values);
+            let mut report = verify.await.map_err(about(0))?;
             if let Some(base) = base {
                 report.check_base(&base.inspect().await.map_err(about(1))?);
             }
@@ -163,16 +164,14 @@ impl Engine {
         before: NamedSource,
         after: NamedSource,
         ignore_shards: bool,
+        values: Option<&str>,
     ) -> PyResult<NativeCall> {
-        let timeout = timeout(request.timeout)?;
+        let (timeout, check) = (timeout(request.timeout)?, value_check(values)?);
         let sources = vec![before.clone(), after.clone()];
         self.start(request, sources, move |client, _| async move {
-            let read = async |number, source| {
-                let reading = async { model(&client, source, timeout)?.inspect().await };
-                reading.await.map_err(about(number))
-            };
-            let (before, after) = tokio::try_join!(read(0, &before), read(1, &after))?;
-            to_json(&Diff::new(&before, &after, ignore_shards)).map_err(CallError::from)
+            let one = model(&client, &before, timeout).map_err(about(0))?;
+            let other = model(&client, &after, timeout).map_err(about(1))?;
+            to_json(&compare(&one, &other, ignore_shards, check).await?).map_err(CallError::from)
         })
     }
 

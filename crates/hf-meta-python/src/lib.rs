@@ -3,6 +3,7 @@
 //! The public functions are in `../hf_meta`.
 
 mod clients;
+mod diff;
 mod edit;
 mod engine;
 mod error;

@@ -6,6 +6,7 @@ import type { SafetensorsParseFromRepo } from "./huggingface.js";
 import type { CountReport, Diff, Memory, MetadataDocument, VerifyReport, Weights } from "./schema.js";
 import { localFiles } from "./local.js";
 import { parseSource, type LocalFiles, type Repo, type Source } from "./source.js";
+import type { Tensor } from "./tensor.js";
 
 export type * from "./schema.js";
 export type {
@@ -14,6 +15,7 @@ export type {
 export { HfMetaError, type ErrorCode } from "./errors.js";
 export { Hub, type HubOptions } from "./hub.js";
 export { parseSource, type LocalFiles, type Repo, type Source } from "./source.js";
+export type { Tensor, TensorData } from "./tensor.js";
 
 /** The settings of the requests of a call. */
 export interface RequestOptions extends HubOptions {
@@ -150,7 +152,7 @@ async function read<T>(run: (...input: Input) => Promise<T>, name: Repo | LocalF
   const { fetched, ...found } = isLocal(name) ? localFiles(name) : await ofHub(name, options);
   await loadCore();
   const result = await runOn(run, found.reader, { ...options, ...found }, { ...options, fetched });
-  return { result, fetched: { ...fetched(), seconds: (performance.now() - started) / 1000 } };
+  return { result, files: found.reader, fetched: { ...fetched(), seconds: (performance.now() - started) / 1000 } };
 }
 
 function isLocal(name: Repo | LocalFiles): name is LocalFiles {
@@ -189,6 +191,28 @@ export async function metadata(repo: Repo | LocalFiles, options: ReadOptions = {
     return await checkpoint.metadata();
   } finally {
     checkpoint.free();
+  }
+}
+
+/**
+ * Reads tensors by their byte ranges, without the rest of the model, and yields them in the order of their files. `names` are
+ * names, patterns such as `model.layers.0.*`, and rows such as `lm_head.weight[0:128]`. At most `maxMemory` bytes (64 MiB)
+ * are in flight or wait, besides the tensor that is yielded. The end of the loop ends all requests.
+ */
+export async function* readTensors(
+  repo: Repo | LocalFiles,
+  names: string | string[],
+  options: ReadOptions & { maxMemory?: number } = {},
+): AsyncGenerator<Tensor, void> {
+  const ended = new AbortController();
+  const signal = options.signal ? AbortSignal.any([options.signal, ended.signal]) : ended.signal;
+  try {
+    const { result, files } = await read(runInspect, repo, { ...options, signal });
+    await loadSecond();
+    const { tensorsOf } = await import("./second.js");
+    yield* tensorsOf(result, names, files, options.maxMemory ?? 64 << 20, parse, (code, message, cause) => new HfMetaError(code, message, { cause }));
+  } finally {
+    ended.abort();
   }
 }
 

@@ -12,6 +12,7 @@
 //! | `json` | the JSON of results |
 //! | `metadata` | the metadata of files |
 //! | `options` | the options of a call |
+//! | `tensors` | the byte ranges of tensors |
 
 #![cfg(target_family = "wasm")]
 
@@ -19,6 +20,7 @@ mod js_files;
 mod json;
 mod metadata;
 mod options;
+mod tensors;
 
 use std::sync::Arc;
 
@@ -74,6 +76,18 @@ impl Inspection {
     /// must be loaded.
     pub fn metadata(&self) -> Option<String> {
         self.weights.as_ref().map(metadata::document)
+    }
+
+    /// Returns the byte ranges of tensors as JSON. `names` is a JSON list of names and patterns, and `max_range` the maximum
+    /// length of a range in bytes. The second module must be loaded.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the headers were not kept, or if the tensors cannot be read by range.
+    pub fn plan(&self, names: &str, max_range: u32) -> Result<String, JsError> {
+        let weights = self.weights.as_ref();
+        let weights = weights.ok_or_else(|| JsError::new("the headers were not kept"))?;
+        tensors::plan(weights, names, max_range.into()).map_err(|error| JsError::new(&error))
     }
 
     /// Returns the first thumbnail that is an image, as a data URL. The second module must be loaded.
