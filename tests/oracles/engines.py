@@ -192,9 +192,11 @@ def add_vllm_methods(table, wheel, folder):
     deprecated = texts(assigned(tree, "DEPRECATED_QUANTIZATION_METHODS"))
     classes = Classes(wheel, [folder, "vllm/models/deepseek_v4"])
     known = assigned(tree, "method_to_config")
-    for key, value in zip(known.keys, known.values):
-        name = constant(key)
-        config = value.id if value.id in classes.classes else "DeepseekV4FP8Config"
+    configs = {constant(key): value.id for key, value in zip(known.keys, known.values)}
+    # The other names are those of methods that quantize while they load.
+    names = texts(assigned(tree, "QuantizationMethods"))
+    for name, config in {**dict.fromkeys(names, "OnlineQuantizationConfig"), **configs}.items():
+        config = config if config in classes.classes else "DeepseekV4FP8Config"
         marks = [str(classes.capability(config) or ""), "rocm" * (name in rocm), "deprecated" * (name in deprecated)]
         table.add("method", name, "vllm", *marks)
 
@@ -247,12 +249,23 @@ def add_transformers(table, wheel):
     configs = pairs(assigned(wheel.tree(f"{auto}auto_mappings.py"), "CONFIG_MAPPING_NAMES"))
     modules = {}
     for name in wheel.below("transformers/models/"):
-        if "/configuration_" in name:
+        if "/configuration_" in name or "/modeling_" in name:
             found = re.findall(r"^class (\w+)\(", wheel.text(name), re.MULTILINE)
-            modules.update({config: name.rsplit("/", 1)[0] for config in found})
-    for name, config in {**configs, "gpt-sw3": "GPT2Config"}.items():
-        folder = modules.get(config)
-        table.add("model_type", name, "transformers", "backend" * (folder is None or sets_attention(wheel, folder)))
+            modules.update({text: name.rsplit("/", 1)[0] for text in found})
+    models = collections.defaultdict(set)
+    for node in wheel.tree(f"{auto}modeling_auto.py").body:
+        if isinstance(node, ast.Assign) and node.targets[0].id.endswith("_MAPPING_NAMES"):
+            for pair in (pair for argument in node.value.args for pair in getattr(argument, "elts", [])):
+                if isinstance(pair, ast.Tuple):
+                    models[constant(pair.elts[0])].update(texts(pair.elts[1]))
+    # Other types are added to the generated ones.
+    for node in (node for node in ast.walk(wheel.tree(f"{auto}configuration_auto.py")) if isinstance(node, ast.Dict)):
+        configs.update({name: config for name, config in pairs(node).items() if config and config.endswith("Config")})
+    for name, config in configs.items():
+        # The classes of some models are those of another one.
+        folders = {modules[text] for text in [config, *models[name]] if text in modules}
+        has_backend = not folders or any(sets_attention(wheel, folder) for folder in sorted(folders))
+        table.add("model_type", name, "transformers", "backend" * has_backend)
     for name in keys(assigned(wheel.tree("transformers/quantizers/auto.py"), "AUTO_QUANTIZATION_CONFIG_MAPPING")):
         # The number of bits is in another key.
         table.add("method", re.sub(r"_[48]bit$", "", name), "transformers")
