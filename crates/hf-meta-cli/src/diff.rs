@@ -172,7 +172,9 @@ fn value_summary(values: &ValueDiff) -> String {
         0 if values.same == 0 => {
             format!("{GREEN}same bytes{GREEN:#} in {}", counted(equal, "tensor"))
         }
-        0 => format!("{GREEN}same values{GREEN:#} of {}{part}", counted(equal, "tensor")),
+        0 => {
+            format!("{GREEN}same weights{GREEN:#}, other files: {}{part}", counted(equal, "tensor"))
+        }
         all if all == compared => format!("all {} differ{part}", counted(all, "tensor")),
         some => {
             let names = joined(names, MAX_DIFFERING);

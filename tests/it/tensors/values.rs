@@ -310,12 +310,12 @@ fn two_models_are_compared_by_content() {
     let resharded = ["diff", "--values", "--ignore-shards", "org/base", "org/resharded"];
     assert_eq!(run(&hub, &resharded).code, 0);
     let cases = [
-        ("org/versions@v1", 0, "same values of 4 tensors in a sample of 1.5"),
+        ("org/versions@v1", 0, "same weights, other files: 4 tensors in a sample of 1.5"),
         ("org/merged", 1, "1 of 4 tensors differ in a sample of 1.59 %: second.weight\n"),
-        ("org/resharded", 1, "same values of 4 tensors in a sample of 1.5"),
+        ("org/resharded", 1, "same weights, other files: 4 tensors in a sample of 1.5"),
         ("org/bf16", 1, "no tensor of the same name, dtype and shape to compare"),
         ("org/copy", 0, "same bytes in 4 tensors"),
-        ("org/resaved", 0, "same values of 4 tensors in a sample of 1.5"),
+        ("org/resaved", 0, "same weights, other files: 4 tensors in a sample of 1.5"),
         ("org/tuned", 1, "all 4 tensors differ in a sample of 1.5"),
         ("org/one", 1, "1 of 4 tensors differ in a sample of 1.5"),
         ("org/other", 1, "no tensor of the same name, dtype and shape to compare"),
@@ -337,7 +337,7 @@ fn two_models_are_compared_by_content() {
     );
     assert!((found["largest"].as_f64().unwrap() - 1.0).abs() < 1e-6, "{found}");
     let all = run(&hub, &["diff", "--values=all", "org/base", "org/resaved"]).stdout;
-    assert!(all.starts_with("same values of 4 tensors\n"), "{all}");
+    assert!(all.starts_with("same weights, other files: 4 tensors\n"), "{all}");
     let none = run(&hub, &["diff", "--values", "org/base", "org/none"]);
     assert_eq!(none.code, 3, "{}", none.stderr);
 }
