@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes `tables/classes.txt`: the model classes of transformers, with the architecture that each implements.
+"""Writes `architectures/classes.txt`: the model classes of transformers, with the architecture that each implements.
 
     tests/oracles/classes.py TABLE
 

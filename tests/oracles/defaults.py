@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes `tables/defaults.txt`: what the configuration classes of transformers make of a key that is missing.
+"""Writes `architectures/defaults.txt`: what the configuration classes of transformers make of a key that is missing.
 
     tests/oracles/defaults.py LAYOUTS TABLE [MODEL_TYPE ...]
 
-For each key in the formulas of a layout (`LAYOUTS` is the text of `tables/layouts.txt`), the class is built without the key,
+For each key in the formulas of a layout (`LAYOUTS` is the text of `architectures/layouts.txt`), the class is built without the key,
 and once with each other key changed. A key that follows another one has the formula that holds for all of them, or the
 other name that the class has for it. A constant is written only for the length of a list and for keys that turn biases on: the
 other ones would be many. No model is built.
@@ -27,7 +27,7 @@ HEADER = """\
 #   defaults NAMES               the keys of architectures
 #   KEY = FORMULA                the value of a key that is missing
 #
-# `tables/architecture.rs` explains formulas."""
+# `architectures/architecture.rs` explains formulas."""
 
 NAMES = {"$layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "$heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
          "$hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "emb_dim", "embed_dim")}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes `tables/renames.txt`: what the loader of transformers does to the names of a checkpoint before it compares them.
+"""Writes `architectures/renames.txt`: what the loader of transformers does to the names of a checkpoint before it compares them.
 
     tests/oracles/renames.py TABLE [MODEL_TYPE ...]
 

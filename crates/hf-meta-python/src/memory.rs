@@ -4,7 +4,7 @@ use hf_meta_count::memory::{Engine, MemoryOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// The names of arguments, and those of the options of [`MemoryOptions::set`]. The last ones are options of vLLM.
+/// The names of arguments, with the names of the options in [`MemoryOptions::set`]. The last ones are options of vLLM.
 const NAMES: [(&str, &str); 10] = [
     ("memory", "context"),
     ("fit", "budget"),

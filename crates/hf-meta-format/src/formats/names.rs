@@ -14,7 +14,7 @@ pub(super) struct Names {
     sorted: Box<[u32]>,
 }
 
-/// Names that may contain duplicates. The crate that counts calls these functions for every name, so they are inlined there.
+/// Names that may contain duplicates. Small functions are marked `inline`, because `hf-meta-count` calls them for every name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameList {
     text: String,

@@ -184,8 +184,8 @@ impl TensorFinder<'_, '_> {
         Ok(())
     }
 
-    /// Returns the only entry of a dictionary if it is a dictionary of groups, such as the model and its copy. Then its
-    /// entries are those of the outermost dictionary.
+    /// Returns the only entry of a dictionary if it is a dictionary of groups, such as the model and its copy. This
+    /// dictionary then takes the place of the outermost one.
     fn wrapped(&self, mut children: Range<u32>) -> Option<u32> {
         let only = children.next().filter(|_| children.is_empty())?;
         let (pickle, value) = (self.pickle, self.places[only as usize].value);
