@@ -239,7 +239,7 @@ fn module<'t>(path: &str, text: &'t str) -> (Option<String>, Option<&'t str>, Op
             "from" => scope = Some(next),
             "as" => block = Some(next),
             _ => {
-                let list = text.split_once('[').filter(|_| word.starts_with('['));
+                let list = if word.starts_with('[') { text.split_once('[') } else { None };
                 let (list, others) = list.and_then(|(_, list)| list.split_once(']')).expect(text);
                 (is_given, sides) = (true, list.replace(", ", ","));
                 rest = others.trim_start();

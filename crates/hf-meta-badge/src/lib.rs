@@ -84,7 +84,7 @@ impl Badge {
     }
 
     fn rendered_color(&self, options: &BadgeOptions) -> Color {
-        options.color.filter(|_| !self.is_placeholder).unwrap_or(self.color)
+        if self.is_placeholder { self.color } else { options.color.unwrap_or(self.color) }
     }
 }
 

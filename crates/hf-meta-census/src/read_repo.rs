@@ -204,7 +204,7 @@ impl SetReader {
             self.added_bytes += file.start.len();
             headers.add(file);
         }
-        self.headers = Some(headers).filter(|_| self.added_bytes as u64 <= MAX_HEADER_BYTES);
+        self.headers = (self.added_bytes as u64 <= MAX_HEADER_BYTES).then_some(headers);
     }
 
     /// Returns the known hashes of the weight files.

@@ -313,7 +313,7 @@ impl CensusRow {
         let listed = if follows_from_files { self.listed_commit.as_ref() } else { None };
         let listed = listed.filter(|commit| commit.parse::<CommitSha>().is_ok()).cloned();
         let read = headers.map(|headers| headers.commit().to_string());
-        self.commit = read.or(self.commit.take()).or(listed).filter(|_| is_read);
+        self.commit = if is_read { read.or(self.commit.take()).or(listed) } else { None };
         self.canonical_repo =
             headers.and_then(|headers| headers.canonical_name().map(str::to_owned));
     }
@@ -368,13 +368,13 @@ impl CensusRow {
             canonical_repo: row.canonical_repo,
             commit: row.commit,
             path: row.path,
-            kind: row.kind.filter(|_| has_counts),
-            is_complete: row.is_complete.filter(|_| has_counts),
+            kind: if has_counts { row.kind } else { None },
+            is_complete: if has_counts { row.is_complete } else { None },
             http_status: row.http_status,
             other_sets: row.other_sets,
             file_sha256: row.file_sha256,
-            layout_digest: row.layout_digest.filter(|_| has_counts),
-            shape_digest: row.shape_digest.filter(|_| has_counts),
+            layout_digest: if has_counts { row.layout_digest } else { None },
+            shape_digest: if has_counts { row.shape_digest } else { None },
             ..counted
         }
     }

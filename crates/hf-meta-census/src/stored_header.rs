@@ -115,7 +115,7 @@ fn count_alone(header: &FileHeader) -> Option<i64> {
     let mut counter = Counter::new();
     counter.add_file(header).ok()?;
     let (parameters, breakdown) = counter.finish().ok()?;
-    i64::try_from(parameters.total()).ok().filter(|_| breakdown.is_exact())
+    if breakdown.is_exact() { i64::try_from(parameters.total()).ok() } else { None }
 }
 
 /// The number of hash bytes to keep per tensor. Small, because a checkpoint may have half a million tensors.

@@ -65,7 +65,7 @@ impl ConnectionArgs {
 
     /// Returns the header cache, unless it is disabled.
     pub(crate) fn cache(&self) -> Option<DiskCache> {
-        DiskCache::from_env().filter(|_| !self.no_cache)
+        if self.no_cache { None } else { DiskCache::from_env() }
     }
 
     /// Returns a builder for a client without a header cache.

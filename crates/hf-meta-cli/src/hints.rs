@@ -75,7 +75,7 @@ impl Hints {
             error.kind(),
             ErrorKind::RevisionNotFound | ErrorKind::FileNotFound | ErrorKind::SeveralSets
         );
-        let twin = local_twin(source).filter(|_| !is_read);
+        let twin = if is_read { None } else { local_twin(source) };
         let twin =
             twin.map(|path| format!("to read the local file or folder with that name, use {path}"));
         let hint = twin

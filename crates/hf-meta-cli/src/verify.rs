@@ -323,7 +323,7 @@ fn write(
         }
         write_summary(page, set, failure)?;
     }
-    if let Some(values) = report.values.as_deref().filter(|_| !is_brief) {
+    if !is_brief && let Some(values) = report.values.as_deref() {
         page.line(&describe_values(values))?;
     }
     match &report.sets[..] {

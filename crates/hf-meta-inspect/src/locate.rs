@@ -52,7 +52,7 @@ impl Located {
     pub fn readable_commit(&self) -> Option<&CommitSha> {
         let is_read =
             matches!(self.weights, FoundWeights::File { .. } | FoundWeights::Index { .. });
-        self.files.commit.as_ref().filter(|_| is_read)
+        if is_read { self.files.commit.as_ref() } else { None }
     }
 
     /// Adds the listing that contains the weights.

@@ -85,7 +85,8 @@ impl Engine {
 
     /// Cancels all calls and waits until none uses Python.
     fn close(&self, py: Python<'_>) {
-        let runtime = lock(&self.runtime).take().filter(|_| self.process == std::process::id());
+        let runtime =
+            if self.process == std::process::id() { lock(&self.runtime).take() } else { None };
         if let Some(runtime) = runtime {
             py.detach(|| ManuallyDrop::into_inner(runtime).shutdown_timeout(EXIT_TIMEOUT));
         }
@@ -369,7 +370,7 @@ impl Engine {
         let max_outage = Duration::try_from_secs_f64(request.max_outage)
             .map_err(|_| PyValueError::new_err("`max_outage` must be a number of seconds"))?;
         let runtime = lock(&self.runtime);
-        let runtime = runtime.as_ref().filter(|_| self.process == std::process::id());
+        let runtime = if self.process == std::process::id() { runtime.as_ref() } else { None };
         let runtime =
             runtime.ok_or_else(|| PyRuntimeError::new_err("the interpreter is shutting down"))?;
         let shared = (Arc::clone(&progress), Arc::clone(&stop));

@@ -52,7 +52,7 @@ impl WeightsQuery {
             repo,
             revision: revision.map_err(|_| invalid("invalid revision"))?,
             path: path.map_err(|_| invalid("invalid path"))?,
-            memory: Some(memory).filter(|_| has_memory),
+            memory: has_memory.then_some(memory),
         })
     }
 
@@ -127,7 +127,7 @@ pub(super) struct QueryString<'a> {
 impl<'a> QueryString<'a> {
     pub(super) fn parse(query: Option<&'a str>) -> Self {
         let is_too_long = query.is_some_and(|query| query.len() > MAX_QUERY_LENGTH);
-        let query = query.filter(|_| !is_too_long).unwrap_or_default();
+        let query = if is_too_long { "" } else { query.unwrap_or_default() };
         let (mut names, pairs) = (HashSet::new(), form_urlencoded::parse(query.as_bytes()));
         let pairs = pairs.filter(|(name, _)| names.insert(name.clone())).collect();
         Self { pairs, is_too_long }

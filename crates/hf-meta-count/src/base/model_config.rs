@@ -117,7 +117,7 @@ impl<'a> NestedModel<'a> {
     /// Returns the prefix that name segments of this model have; `None` if it is not certain.
     pub(crate) fn name_prefix(&self) -> Option<&str> {
         let is_certain = !self.is_expert_section() && !WITHOUT_PREFIX.contains(&&*self.key);
-        self.key.strip_suffix("_config").filter(|_| is_certain)
+        if is_certain { self.key.strip_suffix("_config") } else { None }
     }
 
     /// Returns the entries that may be nested models.

@@ -106,7 +106,7 @@ impl SetCheck {
         }
         let built = take(&mut self.assembly).finish(&config.configs);
         self.count(&built, hub);
-        let counted = built.counted.as_ref().ok().filter(|_| self.is_complete);
+        let counted = if self.is_complete { built.counted.as_ref().ok() } else { None };
         let weight_bytes = counted.map(|(_, breakdown)| breakdown.model_bytes());
         let BuiltReport { mut builder, adapter, .. } = built;
         if adapter.is_some() {
@@ -128,7 +128,7 @@ impl SetCheck {
         self.check_texts(&builder.headers);
         let mut set = self.set;
         (set.valid_files, set.tensors) = (builder.files, builder.tensors);
-        set.config = config.json.clone().filter(|_| !config.is_of_root);
+        set.config = if config.is_of_root { None } else { config.json.clone() };
         set.recipe.clone_from(&config.configs.recipe);
         set.architecture = builder.architecture();
         set.cache.clone_from(&builder.cache);

@@ -355,7 +355,7 @@ impl CountSums {
             unresolved: self.unresolved.into_values().collect(),
             moe: moe.ok().flatten(),
             // Not every way to read has the configuration.
-            moe_unknown: moe.err().filter(|_| needs_config || is_self_describing),
+            moe_unknown: if needs_config || is_self_describing { moe.err() } else { None },
             tied_output,
             is_confirmed,
         };

@@ -212,7 +212,9 @@ impl Check<'_> {
             return Some(EngineReason::unknown(EngineReasonCode::Architecture, text));
         }
         let former = found(first).and_then(|entry| entry.former);
-        if let Some(former) = former.filter(|_| !self.keys.has_code) {
+        if !self.keys.has_code
+            && let Some(former) = former
+        {
             let text = match former.strip_prefix("until-") {
                 Some(version) => format!("until version {version}"),
                 None => "in a plugin".to_owned(),

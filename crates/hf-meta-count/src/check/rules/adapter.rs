@@ -29,7 +29,10 @@ pub(crate) fn check_adapter(json: Option<&[u8]>, headers: &Headers) -> Vec<Findi
     let Some(adapter) = AdapterModules::new(headers) else { return Vec::new() };
     let mut found = Mismatches::default();
     let has_tensors = headers.iter().any(|(_, header)| !header.tensors().is_empty());
-    if let Some((path, _)) = headers.first().filter(|_| !has_tensors && json.is_some()) {
+    if !has_tensors
+        && json.is_some()
+        && let Some((path, _)) = headers.first()
+    {
         let kind = MismatchKind::EmptyAdapter;
         found.add(kind, path.as_str(), "target_modules", "adapted modules", "none");
         return found.into_findings();
@@ -367,7 +370,7 @@ impl Targets {
         let parents = parameters.iter().filter_map(|name| Some(name.rsplit_once('.')?.0));
         let parents = module_entries(parents, |_| None)?;
         let has_layers_pattern = config.raw("layers_pattern").is_some();
-        let layers = config.raw("layers_to_transform").filter(|_| !has_layers_pattern);
+        let layers = if has_layers_pattern { None } else { config.raw("layers_to_transform") };
         let layers =
             layers.and_then(|value| read(value).or_else(|| Some(BTreeSet::from([number(value)?]))));
         Some(Self { names, selected, parents, excluded, layers, has_layers_pattern })

@@ -50,7 +50,9 @@ impl Adapter {
                 found.add(MismatchKind::MissingBaseModule, module, "base", "stored", "missing");
             }
         }
-        if let Some((module, _)) = modules.values().next().filter(|_| matched == 0) {
+        if matched == 0
+            && let Some((module, _)) = modules.values().next()
+        {
             // Loaders convert the names of other programs.
             let is_exact = self.format == "peft" && modules.len() > 1;
             let is_stored = |name: &String| contains(&stored, name) || is_in_memory(&stored, name);
@@ -224,7 +226,9 @@ impl BaseCheck<'_> {
         };
         let mut names = CLASSIFIERS.into_iter().filter(is_saved);
         let missing = names.find(|name| self.modules.contains_key(*name));
-        if let Some(name) = missing.filter(|_| !CLASSIFIERS.into_iter().any(is_stored)) {
+        if !CLASSIFIERS.into_iter().any(is_stored)
+            && let Some(name) = missing
+        {
             found.add(MismatchKind::MissingPart, name, KEY, "stored", "missing");
         }
     }

@@ -85,7 +85,7 @@ impl Found {
         let weight = find(name.strip_suffix(".weight").unwrap_or(name), ModulePart::Weight);
         weight.or_else(|| find(name.strip_suffix(".bias")?, ModulePart::Bias)).or_else(|| {
             let (module, _) = split_name(name);
-            find(module, ModulePart::Packed).filter(|_| module.len() < name.len())
+            if module.len() < name.len() { find(module, ModulePart::Packed) } else { None }
         })
     }
 }
@@ -236,7 +236,7 @@ impl<'h> StoredModules<'h> {
             return self.tensors.first().map(|(name, ..)| *name);
         }
         let is_other = self.places.iter().chain(&self.biases).all(Vec::is_empty);
-        self.unknown.first().filter(|_| is_other).map(|(name, _)| *name)
+        if is_other { self.unknown.first().map(|(name, _)| *name) } else { None }
     }
 
     /// Returns whether a bias outside of lists is stored.

@@ -34,7 +34,7 @@ impl<'a> Schemes<'a> {
         // compressed-tensors also names classes of modules.
         let is_embedding = || may_be_named && Embedding::is_read_by_rows(module);
         let class = if is_embedding() { Some("Embedding") } else { None };
-        let mut keys = Some(module).filter(|_| may_be_named).into_iter().chain(class);
+        let mut keys = may_be_named.then_some(module).into_iter().chain(class);
         let named = keys.find_map(|key| modules.named(key).next());
         ModuleSchemes { module, all: self, named, matching: None, depend_on_name }
     }
@@ -83,7 +83,7 @@ impl<'a> ModuleSchemes<'_, 'a> {
         let group_size = self.choose(Self::STEPS, grouping)?.flatten();
         let stated = Scheme { bits: self.bits(), group_size, ..Scheme::default() };
         let is_whole = self.all.config.modules.patterns.is_empty();
-        let whole = self.choose(1, |scheme| Some(*scheme).filter(|_| is_whole)).ok().flatten();
+        let whole = self.choose(1, |scheme| is_whole.then_some(*scheme)).ok().flatten();
         Ok(whole.filter(|whole| whole.bits == stated.bits).unwrap_or(stated))
     }
 
@@ -124,7 +124,7 @@ impl<'a> ModuleSchemes<'_, 'a> {
         }
         // An unsupported pattern might have matched.
         let is_sure = values.windows(2).all(|values| values[0] == values[1]);
-        values.pop().filter(|_| is_sure).map(Some).ok_or(AmbiguousScheme)
+        if is_sure { values.pop().map(Some).ok_or(AmbiguousScheme) } else { Err(AmbiguousScheme) }
     }
 
     /// Returns whether the configuration quantizes a linear module to at most eight bits, if no list excludes it.

@@ -42,7 +42,7 @@ impl KnownSides<'_> {
     /// Returns the vocabulary, if the module is the head of the model.
     pub(crate) fn vocabulary(&self, module: &str) -> Option<u64> {
         let is_head = module.ends_with("lm_head") || module == "output" || module == "head";
-        self.dimensions.vocabulary.filter(|_| is_head)
+        if is_head { self.dimensions.vocabulary } else { None }
     }
 
     /// Returns whether the files' metadata say that each byte of a module contains two weights.
@@ -166,7 +166,7 @@ fn elements(text: &str) -> Option<u64> {
     let entry: JsonObject = serde_json::from_str(text).ok()?;
     let shape = entry.get::<JsonObject>("_data")?.get::<Vec<&RawValue>>("shape")?;
     let shape = shape.into_iter().map(number).collect::<Option<Vec<_>>>()?;
-    product(&shape).filter(|_| !shape.is_empty())
+    if shape.is_empty() { None } else { product(&shape) }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::architectures::architecture::{Value, keys_of, positive};
+use crate::architectures::architecture::{Value, keys_of, positive, text_of};
 use crate::base::model_config::{ModelConfig, NestedModel};
 use crate::count::UnknownActive;
 use hf_meta_format::base::json_object::JsonObject;
@@ -35,10 +35,6 @@ pub(crate) struct ExpertConfig {
 /// One value for all layers, or one per layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PerLayer(Vec<u64>);
-
-/// Architectures with a fixed top-k. Source: `SwitchTransformersTop1Router` in `modeling_switch_transformers.py` and
-/// `NllbMoeTop2Router` in `modeling_nllb_moe.py` of transformers 5.24.
-const FIXED_TOP_K: [(&str, u64); 2] = [("switch_transformers", 1), ("nllb-moe", 2)];
 
 impl ExpertConfigs {
     /// The maximum number of objects with experts to use.
@@ -81,9 +77,10 @@ impl ExpertConfig {
         let generic = nested.is_expert_section().then_some("top_k");
         let mut top_k = PerLayer::all(model, keys_of("top_k").chain(generic));
         let model_type = model.get::<String>("model_type");
-        let fixed = FIXED_TOP_K.iter().find(|(name, _)| Some(*name) == model_type.as_deref());
         if top_k.is_empty() {
-            top_k.extend(fixed.map(|(_, fixed)| PerLayer(vec![*fixed])));
+            // The routers of these architectures choose a fixed number of experts.
+            let fixed = model_type.and_then(|name| text_of("top_k", &name)?.parse().ok());
+            top_k.extend(fixed.map(|fixed| PerLayer(vec![fixed])));
         }
         let experts = PerLayer::all(model, keys_of("experts"));
         let experts = if experts.is_empty() { outer.experts.clone() } else { experts };

@@ -97,7 +97,7 @@ impl Recipe {
     fn demands(&self, part: &LayoutPart) -> Option<bool> {
         let flag = |key| self.numbers.get(&key).map(|&number| number > 0);
         match (part.stored, part.need) {
-            (Stored::By(name), _) => Some(true).filter(|_| self.name == name),
+            (Stored::By(name), _) => (self.name == name).then_some(true),
             (Stored::If(key), _) => flag(key).filter(|is_set| *is_set),
             (Stored::Unless(key), _) => flag(key).map(|is_set| !is_set),
             (Stored::AsNeeded, Need::Absent) => Some(false),

@@ -105,7 +105,7 @@ pub(crate) fn parts(name: &str) -> Vec<&str> {
 
 /// Parses a part that is a number, without sign and leading zeros.
 pub(crate) fn number(part: &str) -> Option<u64> {
-    digits(part).filter(|_| part == "0" || !part.starts_with('0'))
+    if part == "0" || !part.starts_with('0') { digits(part) } else { None }
 }
 
 /// Parses a text that consists of digits.

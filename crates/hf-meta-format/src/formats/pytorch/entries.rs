@@ -84,7 +84,7 @@ fn pairs(
 /// Returns whether a value is the state of an optimizer, or a list of them.
 fn is_optimizer(pickle: &Pickle<'_>, value: PickleValue) -> bool {
     let is_list = matches!(pickle.kind(value), Some(NodeKind::List | NodeKind::Tuple));
-    let first = pickle.all_items(value).next().filter(|_| is_list);
+    let first = if is_list { pickle.all_items(value).next() } else { None };
     let mut pairs = pairs(pickle, first.unwrap_or(value));
     pairs.any(|(key, _)| pickle.text(key) == b"param_groups")
 }

@@ -445,7 +445,7 @@ impl<'a> Storage<'a> {
     pub(super) fn new(pickle: &Pickle<'a>, id: PickleValue) -> Option<Self> {
         // A part of a storage (torch < 0.4) has one more item.
         let (&[_, class, key, _, length] | &[_, class, key, _, length, PickleValue::OTHER]) =
-            Some(pickle.items(id)).filter(|_| pickle.kind(id) == Some(NodeKind::Storage))?
+            (pickle.kind(id) == Some(NodeKind::Storage)).then(|| pickle.items(id))?
         else {
             return None;
         };

@@ -132,7 +132,7 @@ impl TensorFinder<'_, '_> {
                 self.add_children(at, value)?;
                 let children = first..index(self.places.len());
                 let is_outermost = self.places[at as usize].entry == 0;
-                if let Some(only) = self.wrapped(children.clone()).filter(|_| is_outermost) {
+                if is_outermost && let Some(only) = self.wrapped(children.clone()) {
                     self.places[only as usize].entry = 0;
                     pending.push(only);
                 } else if is_outermost {

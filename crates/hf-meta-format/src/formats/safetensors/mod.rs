@@ -134,7 +134,7 @@ pub fn header_range(
         let too_large = || HeaderError::too_large(length, limit);
         // The magic bytes of another format are a length that no file has.
         let is_length = file_size.is_some_and(|size| length <= size.saturating_sub(PREFIX_LENGTH));
-        let detected = DetectedFormat::recognize_or_text(prefix).filter(|_| !is_length);
+        let detected = if is_length { None } else { DetectedFormat::recognize_or_text(prefix) };
         return Err(detected.map_or_else(too_large, HeaderError::wrong_format));
     }
     match file_size {
