@@ -1,6 +1,6 @@
 //! Compares the modules of a quantized model with the recipe in its configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::value::RawValue;
 
@@ -340,6 +340,9 @@ struct RecipePolicy<'a> {
     schemes: Schemes<'a>,
     /// Ignored modules with the key that lists them.
     ignored: ModuleEntries<&'static str>,
+    /// The results of patterns that treat digits alike, by names with `0` in place of each digit. A model has thousands of
+    /// modules with such a name in common.
+    matched: Option<HashMap<String, Option<&'static str>>>,
     selected: Vec<String>,
     is_mlx: bool,
 }
@@ -360,9 +363,11 @@ impl<'a> RecipePolicy<'a> {
         excluded.take(MAX_IGNORED).for_each(|rule| ignore(&format!("re:{rule}"), "dynamic"));
         let selected = SELECTED.iter().filter_map(|key| section.raw(key));
         let selected = selected.map(|value| value.get().to_owned());
+        let are_alike = ignored.patterns.iter().all(|(pattern, _)| pattern.treats_digits_alike());
         Some(Self {
             schemes: Schemes::new(&configs.quantization),
             ignored,
+            matched: are_alike.then(HashMap::new),
             selected: selected.filter(|text| text != "null").collect(),
             is_mlx: method(configs) == MLX,
         })
@@ -370,14 +375,30 @@ impl<'a> RecipePolicy<'a> {
 
     /// Returns the key of an entry because of which every library ignores a module.
     fn ignores(&mut self, module: &str) -> Option<&'static str> {
-        let Self { schemes, ignored: ModuleEntries { names, patterns }, .. } = self;
-        names.get(module).copied().or_else(|| {
-            let mut patterns = patterns.iter();
-            let found = patterns.find(|(pattern, _)| {
-                schemes.spend(pattern.steps(module)) && pattern.is_whole(module)
-            });
-            found.map(|(_, key)| *key)
-        })
+        /// The maximum number of names whose results are kept, because a hostile file may have others in each module.
+        const MAX_MATCHED: usize = 10_000;
+
+        if let Some(key) = self.ignored.names.get(module) {
+            return Some(*key);
+        }
+        if self.ignored.patterns.is_empty() {
+            return None;
+        }
+        let masked = module.replace(|char: char| char.is_ascii_digit(), "0");
+        if let Some(known) = self.matched.as_ref().and_then(|matched| matched.get(&masked)) {
+            return *known;
+        }
+        let Self { schemes, ignored: ModuleEntries { patterns, .. }, matched, .. } = self;
+        let found = patterns
+            .iter()
+            .find(|(pattern, _)| schemes.spend(pattern.steps(module)) && pattern.is_whole(module));
+        let key = found.map(|(_, key)| *key);
+        if let Some(matched) = matched
+            && matched.len() < MAX_MATCHED
+        {
+            matched.insert(masked, key);
+        }
+        key
     }
 
     /// Returns whether a library may ignore a module, or whether it takes too long to find out.

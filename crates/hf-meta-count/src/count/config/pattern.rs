@@ -67,6 +67,12 @@ impl Pattern {
         format!("re:(?:.*\\.)?{escaped}(?:\\.|$)")
     }
 
+    /// Returns whether the pattern has the same result for names that differ only in the values of their digits. Only a
+    /// digit in the pattern, or a class of characters, tells one digit from another.
+    pub(crate) fn treats_digits_alike(&self) -> bool {
+        !self.text.contains(|char: char| char == '[' || char.is_ascii_digit())
+    }
+
     /// Returns whether the pattern is supported. Patterns that are too long or use look-around match nothing.
     pub(crate) fn is_supported(&self) -> bool {
         self.compiled().is_some()
@@ -144,6 +150,15 @@ mod tests {
         let increasing = ["re:ab", "re:a+b", "re:a+b|c", "re:a{9}b"].map(|text| steps(text, "ab"));
         assert!(increasing.is_sorted_by(|one, other| one < other), "{increasing:?}");
         assert!(steps("re:a+", "ab") < steps("re:a+", "abc"));
+    }
+
+    #[test]
+    fn most_patterns_treat_digits_alike() {
+        let is_alike = |pattern: &str| Pattern::from_name(pattern).unwrap().treats_digits_alike();
+        let alike = ["re:.*mlp\\.(gate|up)_proj.*", "re:layers\\.\\d+\\.", "*.experts.*"];
+        assert!(alike.into_iter().all(is_alike));
+        let unlike = ["re:layers\\.3\\.", "re:layers\\.[0-4]\\.", "re:\\d{2}", "re:\\x31"];
+        assert!(!unlike.into_iter().any(is_alike));
     }
 
     #[test]
