@@ -66,7 +66,7 @@ pub use config::{ConfigError, Configs};
 pub use counted_as::{AuxiliaryTensor, CountedAs, Evidence, Packing};
 pub use counter::{Counter, needs_config};
 pub use experts::{MixtureOfExperts, UnknownActive};
-pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate};
+pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate, packed_with};
 pub(crate) use module::{Component, ComponentTensor, Module, container_bits};
 pub use names::Buffer;
 pub(crate) use names::{Embedding, NamePatterns, is_packed_weight, module_of, split as split_name};

@@ -106,6 +106,7 @@ impl Component {
     pub(crate) fn is_part_of_weights(&self) -> bool {
         self.role == Role::Auxiliary
             || self.role == Role::AlwaysAuxiliary && self.name.contains("weight")
+            || self.is_state_of_weight()
     }
 
     /// Returns whether a tensor with this name is a reason to request `config.json`.
@@ -128,6 +129,12 @@ impl Component {
         } else {
             module.strip_suffix('.')
         }
+    }
+
+    /// Returns the end of the name of the tensor, after its module.
+    pub(crate) fn name_in_module(&self) -> String {
+        let dot = if self.is_suffix || self.is_bare() { "" } else { "." };
+        format!("{dot}{}", self.name)
     }
 
     /// Writes the name of the tensor in a module. The inverse of [`module_of`](Self::module_of).

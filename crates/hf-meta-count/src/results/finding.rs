@@ -587,8 +587,8 @@ mismatches! {
     Error MissingPart "{module} is missing (`{key}`)";
     /// Parts of a packed weight are stored without the weight itself.
     Error MissingWeight "{module} is missing, although its `{found}` is stored";
-    /// A packed module lacks a part that the same module of all other layers has.
-    Error MissingSibling "{module} is missing, unlike in other layers";
+    /// A packed module lacks a part that other modules with such a weight have.
+    Error MissingSibling "{module} is missing, unlike in other modules";
     /// A module is packed that the recipe excludes.
     Error PackedIgnored "{module} is packed, but `{key}` excludes it";
     /// A numbered list has more layers or experts than the configuration.

@@ -19,6 +19,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use super::missing::{is_after_stages, scopes_with_other_stages};
 use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
 use super::siblings::{check_biases, check_embedding, check_siblings, lists};
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
@@ -132,6 +133,8 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     pub(super) is_tied: Option<bool>,
     /// True for the names and shapes of MLX, as far as they differ.
     pub(super) is_mlx: bool,
+    /// True for each scope of the layout whose model has another number of stages.
+    other_stages: Vec<bool>,
     /// The values of formulas of each scope in each layer, with the keys that imply them.
     values: HashMap<(usize, &'static str, u32), Option<Evaluated>>,
     pub(super) mismatches: &'c mut Mismatches,
@@ -155,6 +158,7 @@ impl<'c, 'a, 'h> ModelCheck<'c, 'a, 'h> {
             class,
             is_tied: None,
             is_mlx: false,
+            other_stages: scopes_with_other_stages(layout),
             values: HashMap::new(),
             mismatches,
         }
@@ -387,9 +391,12 @@ impl ModelCheck<'_, '_, '_> {
 
     /// Returns the sides of a tensor that the configuration implies; `None` for unknown ones.
     pub(super) fn expected_shape(&mut self, entry: usize, place: Place) -> Vec<Option<Implied>> {
-        let BlueprintEntry { scope, formulas, .. } = self.layout.entries[entry];
+        let found = &self.layout.entries[entry];
+        let BlueprintEntry { scope, formulas, .. } = *found;
+        let is_other = self.other_stages[scope] && is_after_stages(found);
+        let is_known = |side: &str| side != "_" && !(is_other && side.contains('*'));
         let sides = formulas.split(',');
-        sides.map(|side| (side != "_").then(|| self.evaluate(scope, side, place[0]))?).collect()
+        sides.map(|side| is_known(side).then(|| self.evaluate(scope, side, place[0]))?).collect()
     }
 
     /// Compares the length of a list with the configuration.

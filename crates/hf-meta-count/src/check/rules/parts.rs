@@ -7,21 +7,37 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MismatchKind, Mismatches};
 use crate::count::names::pattern::NamePattern;
-use crate::count::{Component, NamePatterns};
-use hf_meta_format::base::sort::Ordered;
-use hf_meta_format::formats::{Headers, all_tensors};
+use crate::count::{Component, NamePatterns, container_bits, packed_with};
+use hf_meta_format::formats::{Dtype, Headers, TensorInfo, all_tensors};
 
 /// The number of modules with the same parts that is needed to see which one differs.
 const MIN_MODULES: usize = 3;
 
-/// The name of a weight, its dtype and its shape.
-type PackedWeight = (&'static Component, String, Vec<u64>);
+/// The parts of a packed weight, with their dtypes and their numbers of sides.
+type Parts = BTreeMap<&'static Component, (Dtype, usize)>;
+
+/// The tensor that contains the weight of a module.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PackedWeight {
+    component: &'static Component,
+    dtype: Dtype,
+    shape: Vec<u64>,
+}
+
+impl PackedWeight {
+    /// Returns whether the name or the dtype shows that the weight is packed. bitsandbytes packs into columns of any dtype.
+    fn is_certain(&self) -> bool {
+        let is_narrow = self.dtype.is_narrow_float() || container_bits(&self.dtype).is_some();
+        let is_column = matches!(self.shape[..], [rows, 1] if rows > 1);
+        !self.component.is_plain() || is_narrow || is_column
+    }
+}
 
 /// The tensors of a module that is packed, or has parts of a packed weight.
 #[derive(Default)]
 struct PackedModule {
     weight: Option<PackedWeight>,
-    parts: BTreeSet<&'static Component>,
+    parts: Parts,
     /// The states of quantizers, which show a weight, but may differ from module to module.
     states: BTreeSet<&'static Component>,
 }
@@ -29,9 +45,19 @@ struct PackedModule {
 impl PackedModule {
     /// Returns the tensors that show a weight.
     fn evidence(&self) -> impl Iterator<Item = &'static Component> {
-        self.parts.iter().chain(&self.states).copied()
+        self.parts.keys().chain(&self.states).copied()
+    }
+
+    /// Returns the weight, and a part that another module has, too.
+    fn shown_by(&self, other: &Self) -> Option<Shown> {
+        let weight = self.weight.as_ref()?.component;
+        let part = other.evidence().find(|part| self.evidence().any(|own| own == *part))?;
+        Some((weight.name_in_module(), part))
     }
 }
+
+/// The end of the name of a missing weight, and the part that shows it.
+type Shown = (String, &'static Component);
 
 /// The packed modules with the same name but for its numbers.
 type Modules<'h> = BTreeMap<&'h str, PackedModule>;
@@ -39,19 +65,30 @@ type Modules<'h> = BTreeMap<&'h str, PackedModule>;
 /// Finds packed modules without their weight, and modules without a part that all others of their kind have.
 pub(super) fn check_parts(headers: &Headers, found: &mut Mismatches) {
     let kinds = packed_modules(headers);
-    let modules = || kinds.values().flat_map(Modules::values);
-    let is_complete = |module: &&PackedModule| module.weight.is_some();
-    let of_weights = modules().filter(is_complete).flat_map(PackedModule::evidence);
-    let of_weights: BTreeSet<_> = of_weights.ordered();
+    let evidence = Evidence::new(&kinds);
+    let mut missing = BTreeMap::new();
     for modules in kinds.values() {
         for (name, module) in modules.iter().filter(|(_, module)| module.weight.is_none()) {
-            if let Some((weight, part)) = missing_weight(module, modules, &of_weights, &kinds) {
-                let mut tensor = String::new();
-                weight.write_tensor_name(name, &mut tensor);
+            let sibling = modules.values().find_map(|other| other.shown_by(module));
+            if let Some((weight, part)) = sibling.or_else(|| evidence.of(module)) {
+                let tensor = format!("{name}{weight}");
                 found.add(MismatchKind::MissingWeight, &tensor, "", "", part.name);
             }
         }
-        check_kind(modules, found);
+        let complete = modules.iter().filter_map(|(name, module)| {
+            Some((*name, &module.parts, (module.weight.as_ref()?, 0)))
+        });
+        missing.extend(missing_parts(complete));
+    }
+    // Quantizers store the same parts for modules of other names, too.
+    let packed = kinds.values().flatten().filter_map(|(name, module)| {
+        let weight = module.weight.as_ref().filter(|weight| weight.is_certain())?;
+        let form = (weight.component, &weight.dtype, weight.shape.len());
+        Some((*name, &module.parts, form))
+    });
+    missing.extend(missing_parts(packed));
+    for (tensor, part) in missing {
+        found.add(MismatchKind::MissingSibling, &tensor, "", "", part.name);
     }
 }
 
@@ -64,22 +101,27 @@ fn packed_modules(headers: &Headers) -> BTreeMap<String, Modules<'_>> {
         return BTreeMap::new();
     }
     let mut modules = Modules::new();
-    for (name, tensor) in all_tensors(headers) {
+    for (name, TensorInfo { dtype, shape, .. }) in all_tensors(headers) {
         let (module, component) = names.read(name).split();
         // A module is the start of a name, which lives longer than its facts.
         let module = &name[..module.len()];
         // FP-Quant stores the other form of its weights as an empty tensor.
-        let is_empty = tensor.shape.contains(&0);
+        let is_empty = shape.contains(&0);
         if component.is_weights() && !is_empty {
             modules.entry(module).or_default().weight =
-                Some((component, tensor.dtype.as_str().to_owned(), tensor.shape));
+                Some(PackedWeight { component, dtype, shape });
         } else if component.is_stored_for_each_weight() {
-            modules.entry(module).or_default().parts.insert(component);
+            let form = (dtype, shape.len());
+            modules.entry(module).or_default().parts.insert(component, form);
         } else if component.is_state_of_weight() {
             modules.entry(module).or_default().states.insert(component);
         }
     }
-    modules.retain(|_, module| module.evidence().next().is_some());
+    // A weight of which all parts are gone has only its dtype.
+    let is_packed = |weight: &PackedWeight| weight.is_certain() && !weight.component.is_bare();
+    modules.retain(|_, module| {
+        module.evidence().next().is_some() || module.weight.as_ref().is_some_and(is_packed)
+    });
     let mut kinds = BTreeMap::<_, Modules<'_>>::new();
     for (name, module) in modules {
         kinds.entry(NamePattern::new(name).text).or_default().insert(name, module);
@@ -87,50 +129,76 @@ fn packed_modules(headers: &Headers) -> BTreeMap<String, Modules<'_>> {
     kinds
 }
 
-/// Returns the weight that a module lacks, and the part that shows it: another module of the same kind has both, or the
-/// part belongs to weights in every method that uses its name. `of_weights` are the parts of modules with a weight.
-fn missing_weight(
-    module: &PackedModule,
-    modules: &Modules<'_>,
-    of_weights: &BTreeSet<&'static Component>,
-    kinds: &BTreeMap<String, Modules<'_>>,
-) -> Option<(&'static Component, &'static Component)> {
-    let weight_of = |part: &'static Component, module: &PackedModule| {
-        let (weight, ..) =
-            module.weight.as_ref().filter(|_| module.evidence().any(|other| other == part))?;
-        Some((*weight, part))
-    };
-    let mut parts = module.evidence().filter(|part| of_weights.contains(part));
-    parts.find_map(|part| {
-        let sibling = modules.values().find_map(|other| weight_of(part, other));
-        let other = || kinds.values().flat_map(Modules::values);
-        sibling.or_else(|| {
-            let is_certain = part.is_part_of_weights();
-            other().filter(|_| is_certain).find_map(|other| weight_of(part, other))
-        })
-    })
+/// The modules with a weight, which show what others lack.
+struct Evidence<'m> {
+    /// A weight next to each part.
+    weights: BTreeMap<&'static Component, &'static Component>,
+    /// The packed weight next to some parts.
+    packed: BTreeMap<&'m Parts, &'static Component>,
 }
 
-/// Finds the modules without a part that all other modules of their kind have.
-fn check_kind(modules: &Modules<'_>, found: &mut Mismatches) {
-    let mut kinds = BTreeMap::<_, BTreeMap<_, Vec<&str>>>::new();
-    for (name, module) in modules {
-        if let Some(weight) = &module.weight {
-            kinds.entry(weight).or_default().entry(&module.parts).or_default().push(name);
+impl<'m> Evidence<'m> {
+    fn new(kinds: &'m BTreeMap<String, Modules<'_>>) -> Self {
+        let mut found = Self { weights: BTreeMap::new(), packed: BTreeMap::new() };
+        for module in kinds.values().flat_map(Modules::values) {
+            let Some(weight) = &module.weight else { continue };
+            for part in module.evidence() {
+                found.weights.entry(part).or_insert(weight.component);
+            }
+            if weight.is_certain() {
+                found.packed.entry(&module.parts).or_insert(weight.component);
+            }
         }
+        found
     }
-    for kinds in kinds.values() {
+
+    /// Returns the weight that a module lacks, and the part that shows it.
+    fn of(&self, module: &PackedModule) -> Option<Shown> {
+        let named = |weight: &&'static Component| weight.name_in_module();
+        // The part belongs to weights in every method that uses its name.
+        let certain = || module.evidence().filter(|part| part.is_part_of_weights());
+        let next_to = certain().find_map(|part| Some((named(self.weights.get(part)?), part)));
+        // Another module is packed with the same parts. A vector alone may be anything.
+        let first = module.parts.iter().next();
+        let is_telling = |part: &Component, sides: usize| sides > 1 || part.name.contains("weight");
+        let are_telling = module.parts.len() > 1
+            || first.is_some_and(|(part, (_, sides))| is_telling(part, *sides));
+        let same = || {
+            let weight = self.packed.get(&module.parts).filter(|_| are_telling)?;
+            Some((named(weight), *first?.0))
+        };
+        // Another module is packed by a method that has the part.
+        let by_method = || {
+            certain().find_map(|part| {
+                let packed = self.packed.values().copied();
+                Some((packed_with(part, packed)?, part))
+            })
+        };
+        next_to.or_else(same).or_else(by_method)
+    }
+}
+
+/// Returns the parts that one of several modules lacks and all others with a weight of the same form have.
+fn missing_parts<'m, F: Ord>(
+    modules: impl Iterator<Item = (&'m str, &'m Parts, F)>,
+) -> BTreeMap<String, &'static Component> {
+    let mut forms = BTreeMap::<_, BTreeMap<_, Vec<_>>>::new();
+    for (name, parts, form) in modules {
+        forms.entry(form).or_default().entry(parts).or_default().push(name);
+    }
+    let mut missing = BTreeMap::new();
+    for kinds in forms.values() {
         let usual = kinds.iter().max_by_key(|(_, modules)| modules.len());
         let Some((usual, _)) = usual.filter(|(_, modules)| modules.len() >= MIN_MODULES) else {
             continue;
         };
-        for (parts, modules) in kinds.iter().filter(|(parts, _)| parts.is_subset(usual)) {
-            let [module] = modules[..] else { continue };
-            for part in usual.difference(parts) {
-                let mut tensor = String::new();
-                part.write_tensor_name(module, &mut tensor);
-                found.add(MismatchKind::MissingSibling, &tensor, "", "", part.name);
+        for (parts, modules) in kinds {
+            let is_subset = parts.iter().all(|part| usual.get(part.0) == Some(part.1));
+            let ([module], true) = (&modules[..], is_subset) else { continue };
+            for part in usual.keys().filter(|part| !parts.contains_key(*part)) {
+                missing.insert(format!("{module}{}", part.name_in_module()), *part);
             }
         }
     }
+    missing
 }

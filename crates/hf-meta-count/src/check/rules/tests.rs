@@ -1,5 +1,7 @@
 //! Sound checkpoints must have no mismatch, and each defect must be found with its kind and module.
 
+mod packed;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -252,55 +254,6 @@ fn sound_checkpoints_have_no_mismatch() {
     assert_eq!(found, Vec::<String>::new());
     assert!(checkpoints > 200, "{checkpoints}");
     assert_eq!(llama().mismatches(), []);
-}
-
-/// Scales without a weight have no meaning to any loader, whatever the method is.
-#[test]
-fn a_packed_module_needs_its_weight() {
-    let (mut tried, mut silent) = (0, Vec::new());
-    for entry in fixtures().join("quantized").read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        let checkpoint = Checkpoint::from_fixture(&path);
-        let mut modules = BTreeMap::<_, Vec<_>>::new();
-        for (name, (dtype, _)) in &checkpoint.tensors {
-            let (module, component) = crate::count::split_name(name);
-            modules.entry(module).or_default().push((name, component, dtype.as_str()));
-        }
-        let is_packed = |parts: &&Vec<(_, &'static crate::count::Component, &str)>| {
-            parts.iter().any(|(_, part, _)| part.is_part_of_weights())
-        };
-        let packed: Vec<_> = modules.values().filter(is_packed).collect();
-        let weight = |parts: &&Vec<(&String, &'static crate::count::Component, &str)>| {
-            parts.iter().find(|(_, part, _)| part.is_weights()).map(|(name, ..)| (*name).clone())
-        };
-        let is_only = |parts: &&&Vec<(&String, &'static crate::count::Component, &str)>| {
-            parts.iter().filter(|(_, part, _)| part.is_weights()).count() == 1
-        };
-        let packed = packed.iter().filter(is_only);
-        let weights: Vec<_> = packed.filter_map(weight).collect();
-        // Without another module of the kind, nothing shows that a weight is missing.
-        let [.., first, _] = &weights[..] else { continue };
-        let mut broken = checkpoint.clone();
-        if !broken.tensors.keys().any(|name| name.contains("layers.1.")) {
-            for (name, tensor) in &checkpoint.tensors {
-                for layer in [1, 2] {
-                    let name = name.replace("layers.0.", &format!("layers.{layer}."));
-                    broken.tensors.insert(name, tensor.clone());
-                }
-            }
-        }
-        broken.tensors.remove(first);
-        tried += 1;
-        let module = crate::count::split_name(first).0;
-        let is_named = |found: &Mismatch| {
-            found.kind.rule().0 == Severity::Error && found.to_string().contains(module)
-        };
-        if !broken.mismatches().iter().any(is_named) {
-            silent.push(format!("{}: {first}", path.file_stem().unwrap().display()));
-        }
-    }
-    assert_eq!(silent, Vec::<String>::new());
-    assert!(tried > 100, "{tried}");
 }
 
 /// Returns the mismatches of a model of an unknown architecture, whose layers have experts, without some tensors.

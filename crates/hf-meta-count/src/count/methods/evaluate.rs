@@ -9,7 +9,7 @@ use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Problem, 
 use super::names::methods_of;
 use super::term::Term;
 use crate::count::config::{Key, KnownSides, ModuleSchemes, Scheme};
-use crate::count::module::{Component, ComponentTensor, Module, PartName};
+use crate::count::module::{ComponentTensor, Module, PartName};
 use hf_meta_format::base::sort::Ordered;
 
 /// The key that a finding names if no other implies a part.
@@ -128,7 +128,9 @@ impl Attempt<'_> {
         for (part, stored) in self.parts.all().skip(1) {
             let kind = match (recipe.demands(part), stored) {
                 (Some(true), None) => Some((DifferenceKind::Missing, self.missing_name(part))),
-                (Some(false), Some((found, _))) => Some((DifferenceKind::Spare, end_of(found))),
+                (Some(false), Some((found, _))) => {
+                    Some((DifferenceKind::Spare, found.name_in_module()))
+                }
                 _ => None,
             };
             let key = match part.stored {
@@ -193,7 +195,7 @@ impl Attempt<'_> {
         // The writer rounds a dimension that the layout does not round.
         let is_rounded = expected == tensor.shape;
         let kind = DifferenceKind::Shape { expected, stored: tensor.shape.clone() };
-        (!is_rounded).then(|| Difference { kind, part: end_of(component), keys })
+        (!is_rounded).then(|| Difference { kind, part: component.name_in_module(), keys })
     }
 
     /// Returns the keys of the recipe that imply a dimension.
@@ -225,12 +227,6 @@ impl Attempt<'_> {
         let keys = [term.key(), bits].into_iter().flatten().map(Key::name);
         keys.chain(source).collect()
     }
-}
-
-/// Returns the end of the name of a tensor, after its module.
-fn end_of(component: &Component) -> String {
-    let dot = if component.is_suffix || component.is_bare() { "" } else { "." };
-    format!("{dot}{}", component.name)
 }
 
 #[cfg(test)]

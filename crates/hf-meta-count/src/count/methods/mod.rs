@@ -22,6 +22,7 @@ mod words;
 
 pub(crate) use self::evaluate::{Difference, DifferenceKind, Recipe, evaluate};
 pub(super) use self::layout::Method;
+pub(crate) use self::names::packed_with;
 pub(super) use self::names::{all_names, methods_of};
 pub(super) use self::solve::{ConfiguredMethod, Solved, solve};
 

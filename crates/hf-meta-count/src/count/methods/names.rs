@@ -121,6 +121,17 @@ pub(in crate::count) fn methods_of(component: &Component) -> &'static [&'static 
     METHODS_OF.get(component.name).map_or(&[], Vec::as_slice)
 }
 
+/// Returns the end of the name of the weights that belong to a part, if a method with the part stores one of `weights`.
+pub(crate) fn packed_with<'c>(
+    part: &Component,
+    mut weights: impl Iterator<Item = &'c Component>,
+) -> Option<String> {
+    let method =
+        weights.find_map(|weights| methods_of(weights).iter().find(|method| method.has(part)))?;
+    let name = PartName::parse(method.layouts.first()?.weights().names.first()?);
+    Some(if name.is_suffix { name.text.to_owned() } else { format!(".{}", name.text) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
