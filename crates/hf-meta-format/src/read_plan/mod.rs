@@ -23,6 +23,7 @@ mod part_header;
 mod plan;
 mod ranges;
 mod selection;
+mod storages;
 mod tensor;
 
 pub use self::error::PlanError;
@@ -30,6 +31,7 @@ pub use self::options::{PlanOptions, TensorOrder};
 pub use self::plan::ReadPlan;
 pub use self::ranges::{ReadRange, TensorPiece};
 pub use self::selection::TensorSelection;
+pub use self::storages::{LocalHeader, StorageStarts};
 pub use self::tensor::{PlannedFile, PlannedTensor};
 
 #[cfg(test)]
