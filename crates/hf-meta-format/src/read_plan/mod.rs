@@ -18,6 +18,7 @@
 //! ```
 
 mod error;
+mod local_headers;
 mod options;
 mod part_header;
 mod plan;
@@ -27,11 +28,12 @@ mod storages;
 mod tensor;
 
 pub use self::error::PlanError;
+pub use self::local_headers::LocalHeader;
 pub use self::options::{PlanOptions, TensorOrder};
 pub use self::plan::ReadPlan;
 pub use self::ranges::{ReadRange, TensorPiece};
 pub use self::selection::TensorSelection;
-pub use self::storages::{LocalHeader, StorageStarts};
+pub use self::storages::StorageStarts;
 pub use self::tensor::{PlannedFile, PlannedTensor};
 
 #[cfg(test)]
