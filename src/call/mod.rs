@@ -72,10 +72,17 @@ impl ModelCall {
 
     /// Reads all headers, in any format, and returns them with their counts. Stops at the first error.
     pub(crate) async fn weights(mut self) -> Result<Weights, Error> {
+        Ok(self.selected_weights().await?.0)
+    }
+
+    /// Like [`ModelCall::weights`], but only reads the shards of the selected tensors. Returns `true` if there are others.
+    pub(crate) async fn selected_weights(&mut self) -> Result<(Weights, bool), Error> {
         self.settings.keep_headers = true;
         let (inspected, file) = self.inspect_file().await?;
+        let is_partial = inspected.is_partial;
         let converted = self.files.run(move || inspected.into_weights()).await;
-        converted.map_err(|source| Error::InvalidIndex { file, source })
+        let weights = converted.map_err(|source| Error::InvalidIndex { file, source })?;
+        Ok((weights, is_partial))
     }
 
     /// Reads all headers and returns their counts. Drops each header once it is counted.
@@ -221,7 +228,10 @@ impl ModelCall {
         let read: Result<_, Error> = read.await;
         self.meter.count_lookup(matches!(read, Ok((_, true))));
         let (read, is_stored) = read?;
-        if !is_stored && let Some(bytes) = recorded.take().await {
+        if !is_stored
+            && !read.is_partial
+            && let Some(bytes) = recorded.take().await
+        {
             cache.store(bytes).await;
         }
         Ok(read)

@@ -153,6 +153,7 @@ impl Model {
             limits: client.limits,
             keep_headers: false,
             read_all_shards: false,
+            selection: None,
         };
         Ok(ModelCall { settings, files, budget, cache, meter, started: std::time::Instant::now() })
     }

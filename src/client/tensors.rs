@@ -47,7 +47,7 @@ pub struct Tensors {
 }
 
 impl Model {
-    /// Selects tensors whose data to read. Awaiting the result reads all headers and plans the ranges; see
+    /// Selects tensors whose data to read. Awaiting the result reads the headers of their shards and plans the ranges; see
     /// [`Tensors::read_plan`] for the plan alone. Then [`TensorReader::tensors`] reads them.
     ///
     /// ```no_run
@@ -81,7 +81,7 @@ impl Tensors {
         Self { options: self.options.order(order), ..self }
     }
 
-    /// Reads all headers, and returns the ranges of the selected tensors without reading them.
+    /// Reads the headers of the shards that contain the selected tensors, and returns the ranges of the selected tensors without reading them.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 //! Checks the values of a model.
 
+use std::future::ready;
 use std::mem::take;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use futures::stream::TryStreamExt;
 use hf_meta_count::results::{Finding, ValueCheck, ValueReport, bounded};
 use hf_meta_count::values::{SampleLimits, ValueScanner, is_scannable, sample_blocks};
 use hf_meta_format::formats::{FileHeader, RepoPath};
-use hf_meta_format::read_plan::PlanOptions;
+use hf_meta_format::read_plan::{PlanOptions, ReadPlan, StorageStarts, TensorSelection};
 
 use super::checked_sets::CheckedSets;
 use super::data_hash::DataHash;
@@ -56,9 +57,10 @@ impl Model {
         Box::pin(async move {
             let weights = model.call(|call| Box::pin(call.weights_of_bytes())).await?;
             let commit = weights.report().commit.clone();
+            let starts = model.storage_starts(weights.files(), commit.clone()).await?;
             let plan = move || {
                 let mut sets = CheckedSets::default();
-                sets.add(weights.files());
+                sets.add(weights.files(), &starts);
                 sets
             };
             let sets = spawn_blocking_if_large(usize::MAX, plan).await;
@@ -71,6 +73,23 @@ impl Model {
         })
     }
 
+    /// Reads the positions of the storages in the files of PyTorch.
+    fn storage_starts<'a>(
+        &self,
+        files: impl Iterator<Item = (RepoPath, &'a FileHeader)>,
+        commit: Option<CommitSha>,
+    ) -> BoxFuture<'static, Result<StorageStarts, Error>> {
+        let needed = ReadPlan::local_headers(files, &TensorSelection::all());
+        let needed = needed.unwrap_or_default();
+        if needed.is_empty() {
+            return Box::pin(ready(Ok(StorageStarts::default())));
+        }
+        self.call(move |call| {
+            let (needed, commit) = (needed.clone(), commit.clone());
+            async move { call.storage_starts(needed, commit).await }
+        })
+    }
+
     /// Checks the values of files whose headers have been read, and returns the findings about each set.
     pub(super) async fn check_sets(
         &self,
@@ -78,10 +97,12 @@ impl Model {
         commit: Option<CommitSha>,
         check: ValueCheck,
     ) -> Result<(ValueReport, Vec<Vec<Finding>>), Error> {
+        let files = || headers.iter().flatten().map(|(path, header)| (path.clone(), header));
+        let starts = self.storage_starts(files(), commit.clone()).await?;
         let plan = move || {
             let mut sets = CheckedSets::default();
             for headers in headers {
-                sets.add(headers.iter().map(|(path, header)| (path.clone(), header)));
+                sets.add(headers.iter().map(|(path, header)| (path.clone(), header)), &starts);
             }
             sets
         };

@@ -1,9 +1,10 @@
 """Compares the bytes of `hf-meta get` with torch, the `safetensors` package and the `gguf` package, for every dtype that they
-write, from a folder, a web server and a Hub. Needs torch, safetensors and gguf.
+write, from a folder, a web server and a Hub. Needs torch, safetensors and gguf. If `hf_meta` is installed, its arrays are
+compared, too.
 
     python tensor_bytes.py FOLDER HF_META LOCAL_HUB
 
-Writes two models to FOLDER, and ends with an error at the first difference.
+Writes four models to FOLDER, and ends with an error at the first difference.
 """
 
 import os
@@ -17,6 +18,11 @@ import safetensors
 import safetensors.numpy
 import safetensors.torch
 import torch
+
+try:
+    import hf_meta
+except ImportError:
+    hf_meta = None
 
 folder, command, local_hub = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 SHAPE = (3, 40)
@@ -34,13 +40,13 @@ def bits(tensor):
     return bytes(tensor.contiguous().flatten().view(torch.uint8).numpy())
 
 
-def write_torch(path):
+def torch_tensors():
     tensors = {}
     for number, name in enumerate(TORCH):
         dtype = getattr(torch, name)
         data = raw(torch.empty(SHAPE, dtype=dtype).nbytes, number)
         tensors[name] = torch.from_numpy(data % 2 if name == "bool" else data).view(dtype).reshape(SHAPE)
-    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    return tensors
 
 
 def write_gguf(path):
@@ -61,14 +67,33 @@ def get(source, part, endpoint):
     subprocess.run([command, "get", source, "*", "--force", "-o", part], check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
-models = {"torch": folder / "org/torch/model.safetensors", "gguf": folder / "org/gguf/model.gguf"}
+def loaded(tensors):
+    return {name: (list(tensor.shape), bits(tensor)) for name, tensor in tensors.items()}
+
+
+def check_arrays(source, expected):
+    """Compares what `hf_meta.read_tensors` yields: arrays of numpy and ml_dtypes, or bytes."""
+    for name, array in hf_meta.read_tensors(source, "*"):
+        shape, data = expected[name]
+        found = (list(array.shape), array.tobytes() if isinstance(array, numpy.ndarray) else bytes(array.data))
+        assert found == (shape, data), (source, name)
+
+
+files = {"torch": "model.safetensors", "gguf": "model.gguf", "zip": "pytorch_model.bin", "legacy": "pytorch_model.bin"}
+models = {name: folder / "org" / name / file for name, file in files.items()}
 for path in models.values():
     path.parent.mkdir(parents=True, exist_ok=True)
-(models["gguf"].parent / "hub.json").write_text("{}")
-write_torch(models["torch"])
+    (path.parent / "hub.json").write_text("{}")
+safetensors.torch.save_file(torch_tensors(), models["torch"], metadata={"format": "pt"})
+# Two tensors in one storage, too.
+parts = dict(zip(("first", "second"), torch.arange(24.0).reshape(6, 4).split(3)))
+torch.save({**torch_tensors(), **parts}, models["zip"])
+torch.save({**torch_tensors(), **parts}, models["legacy"], _use_new_zipfile_serialization=False)
 write_gguf(models["gguf"])
 expected = {
-    "torch": {name: (list(tensor.shape), bits(tensor)) for name, tensor in safetensors.torch.load_file(models["torch"]).items()},
+    "torch": loaded(safetensors.torch.load_file(models["torch"])),
+    "zip": loaded(torch.load(models["zip"], weights_only=True)),
+    "legacy": loaded(torch.load(models["legacy"], weights_only=True)),
     "gguf": {
         tensor.name: ([int(length) for length in reversed(tensor.shape)], tensor.data.tobytes())
         for tensor in gguf.GGUFReader(models["gguf"]).tensors
@@ -90,6 +115,9 @@ with subprocess.Popen([local_hub, folder], stdin=subprocess.PIPE, stdout=subproc
                         assert opened.get_slice(key).get_shape() == expected[name][key][0], (source, key)
                         if key in ("float32", "F32", "int64", "I64"):
                             assert opened.get_tensor(key).tobytes() == expected[name][key][1], (source, key)
+                if hf_meta:
+                    os.environ["HF_ENDPOINT"] = endpoint
+                    check_arrays(source, expected[name])
                 print(f"{source}: {len(found)} tensors are equal")
     finally:
         hub.terminate()

@@ -96,6 +96,26 @@ class Arrays(unittest.TestCase):
             [(_, array)] = hf_meta.read_tensors(folder, ["F32"])
         self.assertEqual(array.dtype, numpy.float32)
 
+    def test_blocks_of_gguf_are_bytes_with_their_type_and_shape(self):
+        path = folder.parent / "types.gguf"
+        header = (pathlib.Path(__file__).parents[2] / "fixtures/gguf/all-types.gguf").read_bytes()
+        path.write_bytes(header + bytes(274_808 - len(header)))
+        found = dict(hf_meta.read_tensors(path, "*"))
+        blocks = {name: tensor for name, tensor in found.items() if isinstance(tensor, hf_meta.RawTensor)}
+        self.assertIn("t.Q4_K", blocks)
+        for name, tensor in blocks.items():
+            self.assertEqual(tensor.dtype, name.removeprefix("t."))
+        for name, elements, size in [("t.Q4_0", 32, 18), ("t.Q8_0", 32, 34), ("t.Q4_K", 256, 144)]:
+            self.assertEqual(len(blocks[name].data), math.prod(blocks[name].shape) // elements * size, name)
+
+    def test_tensors_of_pytorch_files(self):
+        fixtures = pathlib.Path(__file__).parents[2] / "fixtures/pytorch"
+        for name, tensor, start in [("tied.bin", "h.weight", 187), ("legacy-slices.bin", "v", 215)]:
+            [(_, array)] = hf_meta.read_tensors(fixtures / name, tensor, weights="pytorch")
+            self.assertEqual((array.dtype, array.tobytes()[0]), (numpy.float32, start), name)
+        with self.assertRaisesRegex(hf_meta.HfMetaError, "its elements are not in their order"):
+            list(hf_meta.read_tensors(fixtures / "columns.bin", "odd"))
+
     def test_patterns_and_rows(self):
         found = dict(hf_meta.read_tensors("org/model", ["F32[1:3]", "U?"]))
         self.assertEqual(list(found), ["F32", "U8"])

@@ -15,6 +15,7 @@ use hf_meta::{
 };
 use hf_meta_count::memory::parse_size;
 use hf_meta_count::results::text::{bytes, counted, duration, escape, thousands};
+use hf_meta_format::read_plan::PlanError;
 use serde::Serialize;
 
 use super::context::{CommandContext, SelectionArgs, Sources, plans};
@@ -32,6 +33,10 @@ const MIN_NOTED_BYTES: u64 = 1_000_000_000;
 
 /// The interval of the lines about progress if stderr is not a terminal.
 const PRINT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The memory for data that are written to stdout in their order: a range that arrives early has to wait. At a round trip of
+/// 50 ms, twice as much as for a file takes half as long.
+const STDOUT_MEMORY: u64 = 128 << 20;
 
 /// The minimum useful width of the column of files.
 const MIN_FILE_WIDTH: usize = 16;
@@ -80,7 +85,7 @@ pub(crate) struct GetArgs {
     #[arg(long, short)]
     json: bool,
 
-    /// Memory for data in flight, such as 512M [default: 64 MiB]
+    /// Memory for data in flight, such as 512M [default: 64 MiB, or 128 MiB with `-o -`]
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_memory)]
     max_memory: Option<u64>,
 
@@ -130,7 +135,9 @@ pub(crate) async fn run(args: &GetArgs, context: &CommandContext) -> CommandResu
     let (selection, is_json) = (&args.selection, args.json);
     let sources = Sources { repos: &repos, selection, is_json, is_streamed: false };
     let tensors = TensorSelection::patterns(args.tensors.iter().cloned());
-    let (max_memory, mut reader) = (args.max_memory, None);
+    let is_stdout = matches!(output, Some(Output::Stdout));
+    let max_memory = args.max_memory.or(is_stdout.then_some(STDOUT_MEMORY));
+    let mut reader = None;
     let read = move |model: Model| {
         let tensors = model.tensors(tensors.clone()).order(TensorOrder::Alignment);
         max_memory.map_or(tensors.clone(), |bytes| tensors.max_memory(bytes)).into_future()
@@ -165,6 +172,16 @@ fn selection_error(error: Error) -> CommandError {
         }
         error => error.into(),
     }
+}
+
+/// Returns the error for tensors that a safetensors file cannot contain, with advice for the blocks of GGML.
+fn header_error(error: PlanError) -> CommandError {
+    if matches!(error, PlanError::NotSafetensors { .. }) {
+        let advice =
+            "`read_tensors` of the Python package returns its bytes, and `--plan-only` their range";
+        return CommandError::new(ExitStatus::CheckFailed, format!("{error}; {advice}"));
+    }
+    CommandError::new(ExitStatus::CheckFailed, error)
 }
 
 /// Writes the ranges of a plan, and what they contain.
@@ -294,7 +311,7 @@ async fn save(
 ) -> CommandResult<()> {
     let plan = reader.plan();
     let header = plan.safetensors_header();
-    let header = header.map_err(|error| CommandError::new(ExitStatus::CheckFailed, error))?;
+    let header = header.map_err(header_error)?;
     let (tensors, total) = (plan.tensors.len() as u64, plan.tensor_bytes());
     if total > MIN_NOTED_BYTES {
         context.note(&describe(plan));

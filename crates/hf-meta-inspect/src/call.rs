@@ -11,6 +11,7 @@ use hf_meta_format::formats::safetensors::{
 };
 use hf_meta_format::formats::weight_sets::ListedFile;
 use hf_meta_format::formats::{Format, Formats, HeaderError, HeaderErrorKind, RepoPath};
+use hf_meta_format::read_plan::TensorSelection;
 
 use super::error::Error;
 use super::files::Files;
@@ -52,6 +53,8 @@ pub struct Settings {
     /// `true` to read all other shards after a malformed one, before the call ends, so that equal repositories have
     /// equal records.
     pub read_all_shards: bool,
+    /// The tensors whose headers are needed, if an index names their shards; `None` for all.
+    pub selection: Option<TensorSelection>,
 }
 
 /// The limits of a call.

@@ -84,16 +84,22 @@ pub(crate) struct ConfigRead<'a> {
     set: &'a SetReader,
     /// `None` until it starts.
     read: Option<MaybeDone<BoxFuture<'a, Result<ConfigFile, Error>>>>,
+    is_skipped: bool,
 }
 
 impl<'a> ConfigRead<'a> {
     pub(crate) fn new(set: &'a SetReader) -> Self {
-        Self { set, read: None }
+        Self { set, read: None, is_skipped: false }
+    }
+
+    /// Creates a read that never starts.
+    pub(crate) fn skipped(set: &'a SetReader) -> Self {
+        Self { is_skipped: true, ..Self::new(set) }
     }
 
     /// Starts the read, unless it has started.
     pub(crate) fn start(&mut self) {
-        if self.read.is_none() {
+        if self.read.is_none() && !self.is_skipped {
             self.read = Some(maybe_done(Box::pin(self.set.read_config())));
         }
     }

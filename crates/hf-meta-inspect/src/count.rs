@@ -21,6 +21,8 @@ pub struct Inspected {
     pub path: RepoPath,
     /// The report. The caller adds the requests, bytes and time that the call took.
     pub report: CountReport,
+    /// `true` if only the shards of the selected tensors were read, so the report is not that of the set.
+    pub is_partial: bool,
     built: BuiltReport,
 }
 
@@ -91,7 +93,7 @@ type CountedSet = (Inspected, Result<CacheSpec, CacheError>);
 impl SetReader {
     /// Counts the headers of the set.
     async fn count(&self, reads: SetReads) -> Result<CountedSet, Error> {
-        let SetReads { builder, config, .. } = reads;
+        let SetReads { builder, config, is_partial, .. } = reads;
         let (call, path, Pinned { files, commit }) = (&self.call, &self.path, &self.files);
         let memory = call.settings.memory;
         let config = match config {
@@ -100,7 +102,7 @@ impl SetReader {
             None => ConfigFile::default(),
         };
         let find_other = move || {
-            let other = builder.other_config_file(&config.configs);
+            let other = builder.other_config_file(&config.configs).filter(|_| !is_partial);
             (builder, config, other)
         };
         let (builder, mut config, other) = files.run(0, find_other).await;
@@ -115,6 +117,6 @@ impl SetReader {
         report.set_format(call.settings.format(path).name());
         report.source.clone_from(&call.settings.source);
         report.commit.clone_from(commit);
-        Ok((Inspected { path: path.clone(), report, built }, cache))
+        Ok((Inspected { path: path.clone(), report, is_partial, built }, cache))
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct SetReads {
     pub(crate) failures: Vec<(RepoPath, Error)>,
     /// The configuration, if a header needs it.
     pub(crate) config: Option<Result<ConfigFile, Error>>,
+    /// `true` if only the shards of a selection were read.
+    pub(crate) is_partial: bool,
 }
 
 impl SetReader {
@@ -44,6 +46,9 @@ impl SetReader {
         let config = ConfigRead::new(self);
         match weights {
             FoundWeights::File { start } => Box::pin(self.read_file(start, config)).await,
+            FoundWeights::Index { index } if self.call.settings.selection.is_some() => {
+                Box::pin(self.read_selected_shards(index, config)).await
+            }
             FoundWeights::Index { index } => {
                 Box::pin(self.read_indexed_shards(index, config)).await
             }
@@ -71,7 +76,8 @@ impl SetReader {
         if builder.needs_config() {
             config.start();
         }
-        Ok(SetReads { builder, shards: Vec::new(), failures, config: config.finish().await })
+        let (shards, config) = (Vec::new(), config.finish().await);
+        Ok(SetReads { builder, shards, failures, config, is_partial: false })
     }
 
     /// Adds headers that were not read from files.
@@ -87,8 +93,8 @@ impl SetReader {
         if builder.needs_config() {
             config.start();
         }
-        let (shards, failures) = (Vec::new(), Vec::new());
-        Ok(SetReads { builder, shards, failures, config: config.finish().await })
+        let (shards, failures, config) = (Vec::new(), Vec::new(), config.finish().await);
+        Ok(SetReads { builder, shards, failures, config, is_partial: false })
     }
 
     /// Reads an index and the shards it names. Shards that its first name predicts are read while it arrives.
@@ -140,6 +146,32 @@ impl SetReader {
         let reads = stream::select(early, self.read_concurrently(requests, false));
         let shards = index.shards().to_vec();
         self.assemble(Some(index), &shards, stream::iter(done).chain(reads), config).await
+    }
+
+    /// Reads an index, and then the shards with tensors of the selection.
+    async fn read_selected_shards<'a>(
+        &'a self,
+        index: OpenIndex,
+        config: ConfigRead<'a>,
+    ) -> Result<SetReads, Error> {
+        let (index, selection) = (self.read_index(index).await?, &self.call.settings.selection);
+        let (names, selection) = (index.names_per_shard(), selection.clone());
+        let length = names.iter().map(|(_, bytes)| usize::try_from(*bytes).unwrap_or(usize::MAX));
+        let choose = move || {
+            let selected = selection.and_then(|selection| selection.shards_in(&index));
+            let is_partial = selected.is_some();
+            (selected.unwrap_or(index), is_partial)
+        };
+        let length = length.fold(0, usize::saturating_add);
+        let (index, is_partial) = self.files.files.run(length, choose).await;
+        let requests = self.call.settings.plan.shards(&index);
+        self.files.files.admit_requests(requests.len())?;
+        let reads = self.read_concurrently(requests, false);
+        let shards = index.shards().to_vec();
+        // Nothing is counted, so the configuration is only for the cache, which gets whole sets.
+        let config = if is_partial { ConfigRead::skipped(self) } else { config };
+        let reads = self.assemble(Some(index), &shards, reads, config).await?;
+        Ok(SetReads { is_partial, ..reads })
     }
 
     /// Returns the shards to read while the index arrives, according to its first shard.
@@ -213,7 +245,8 @@ impl SetReader {
             return Err(failures.swap_remove(0).1);
         }
         let shards = shards.iter().map(|shard| self.path.sibling(shard)).collect();
-        Ok(SetReads { builder, shards, failures, config: config.finish().await })
+        let config = config.finish().await;
+        Ok(SetReads { builder, shards, failures, config, is_partial: false })
     }
 
     /// Adds a header to a set.

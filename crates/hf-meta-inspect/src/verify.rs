@@ -206,7 +206,7 @@ impl Call {
             Err(error @ Error::InvalidIndex { .. }) => {
                 let failures = vec![(path.clone(), error)];
                 let (builder, shards) = (set.builder(None), Vec::new());
-                (0, SetReads { builder, shards, failures, config: None })
+                (0, SetReads { builder, shards, failures, config: None, is_partial: false })
             }
             Err(error) => return Err(error),
         };
@@ -216,7 +216,7 @@ impl Call {
         let builds_base = listed.is_some_and(|listed| listed.builds_base(&path));
         let is_whole = self.settings.target.single_shard().is_none();
         let keeps_headers = self.settings.keep_headers;
-        let SetReads { builder, shards, failures, config } = reads;
+        let SetReads { builder, shards, failures, config, .. } = reads;
         let check = move || {
             let failures = failures.into_iter().map(|(file, error)| file_finding(&file, error));
             let failures = bounded(failures);

@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import _edit, _inspect, _native, aio, census
+from . import _edit, _inspect, _native, _tensors, aio, census
 from ._calls import BatchProgress, HfMetaError, Progress, Settings, blocking
 from ._lists import tables
 from ._results import (
@@ -45,7 +45,7 @@ from ._results import (
     VerifyReport,
     WeightSet,
 )
-from ._tensors import RawTensor, read_tensors
+from ._tensors import RawTensor
 
 if TYPE_CHECKING:
     import pyarrow
@@ -102,6 +102,7 @@ diff = blocking(_inspect.diff, __name__)
 get_safetensors_metadata = blocking(_inspect.get_safetensors_metadata, __name__)
 read = blocking(_inspect.read, __name__)
 edit_metadata = blocking(_edit.edit_metadata, __name__)
+read_tensors = _tensors.blocking(_tensors.read_tensors, __name__)
 
 
 def read_batches(

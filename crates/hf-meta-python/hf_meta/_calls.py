@@ -280,7 +280,8 @@ def blocking(call: Callable[P, Call[T]], module: str) -> Callable[P, T]:
         check(call, args, kwargs)
         return call(*args, **kwargs).wait()
 
-    _describe(function, call, module)
+    returned = call.__annotations__["return"].removeprefix("Call[").removesuffix("]")
+    describe(function, call, module, returned)
     return function
 
 
@@ -292,12 +293,12 @@ def awaitable(call: Callable[P, Call[T]], module: str) -> Callable[P, Coroutine[
         check(call, args, kwargs)
         return await call(*args, **kwargs).awaited()
 
-    _describe(function, call, module)
+    returned = call.__annotations__["return"].removeprefix("Call[").removesuffix("]")
+    describe(function, call, module, returned)
     return function
 
 
-def _describe(function: Any, call: Callable[..., Any], module: str) -> None:
-    """Sets the module of a function, and its signature, in which the result of the call takes the place of the call."""
-    returned = call.__annotations__["return"].removeprefix("Call[").removesuffix("]")
+def describe(function: Any, call: Callable[..., Any], module: str, returned: str) -> None:
+    """Sets the module of a function, and its signature, in which its result takes the place of the call."""
     function.__module__, function.__annotations__ = module, {**call.__annotations__, "return": returned}
     function.__signature__ = inspect.signature(call).replace(return_annotation=returned)

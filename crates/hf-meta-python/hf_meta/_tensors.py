@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any, Literal, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ._arguments import check
-from ._calls import Call, Settings
+from ._calls import Call, Settings, describe
 from ._inspect import source_name
 from ._native import TensorStream
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
 
 # The names of types in numpy, in little-endian order.
 _NUMPY = {
@@ -48,32 +54,31 @@ class RawTensor(NamedTuple):
     shape: tuple[int, ...]
 
 
-class _Reading:
-    """A read of tensors: the call that opens it, and the one for each tensor."""
+class Reading:
+    """A read of tensors, which starts with its first tensor: the call that opens it, and the one for each tensor."""
 
-    def __init__(
-        self,
-        source: str | os.PathLike[str],
-        names: str | Iterable[str],
-        revision: str | None,
-        path: str | None,
-        weights: str | None,
-        max_memory: int | None,
-        settings: Settings,
-    ) -> None:
-        patterns = [names] if isinstance(names, str) else list(names)
-        for pattern in patterns:
-            if not isinstance(pattern, str):
-                raise TypeError(f"`names`: names must be text, not {type(pattern).__name__}")
-        if max_memory is not None and max_memory < 0:
-            raise ValueError("`max_memory` must be at least 0")
-        self._settings, self._source = settings, source_name(source)
-        self.open: Call[TensorStream] = Call(
-            "open_tensors", settings, self._source, patterns, revision, path, weights, max_memory
-        )
+    def __init__(self, source: tuple[str, str], settings: Settings, *arguments: object) -> None:
+        self._settings, self._source = settings, source
+        self._open: Call[TensorStream] = Call("open_tensors", settings, source, *arguments)
 
-    def next(self, stream: TensorStream) -> Call[tuple[str, Any] | None]:
+    def _next(self, stream: TensorStream) -> Call[tuple[str, Any] | None]:
         return Call("next_tensor", self._settings, self._source, stream, convert=_to_array)
+
+    def tensors(self) -> Iterator[tuple[str, Any]]:
+        stream = self._open.wait()
+        try:
+            while (tensor := self._next(stream).wait()) is not None:
+                yield tensor
+        finally:
+            stream.close()
+
+    async def awaited(self) -> AsyncIterator[tuple[str, Any]]:
+        stream = await self._open.awaited()
+        try:
+            while (tensor := await self._next(stream).awaited()) is not None:
+                yield tensor
+        finally:
+            stream.close()
 
 
 def read_tensors(
@@ -82,61 +87,52 @@ def read_tensors(
     *,
     revision: str | None = None,
     path: str | None = None,
-    weights: Literal["safetensors", "gguf"] | None = None,
+    weights: Literal["safetensors", "gguf", "pytorch"] | None = None,
     max_memory: int | None = None,
     endpoint: str | None = None,
     token: str | bool | None = None,
     timeout: float | None = None,
-) -> Iterator[tuple[str, Any]]:
+) -> Reading:
     """Reads tensors by their byte ranges, without the rest of the model. Yields their names and arrays as they arrive.
 
     `names` are names, patterns such as "model.layers.0.*", and rows such as "lm_head.weight[0:128]". Tensors arrive in the
     order of their files. An array is one of numpy, if it is installed and has the type; `ml_dtypes` adds BF16 and types of
-    8 bits. Otherwise, it is a `RawTensor` with a `memoryview`. At most `max_memory` bytes (64 MiB) are in flight or wait,
-    besides the tensor that is yielded. `timeout` applies to each range. The other arguments and the errors are those of
-    `inspect`.
+    8 bits. Otherwise, it is a `RawTensor` with a `memoryview`, such as blocks of GGML. At most `max_memory` bytes (64 MiB)
+    are in flight or wait, besides the tensor that is yielded. `timeout` applies to each range. The other arguments and the
+    errors are those of `inspect`.
     """
+    patterns = [names] if isinstance(names, str) else list(names)
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TypeError(f"`names`: names must be text, not {type(pattern).__name__}")
+    if max_memory is not None and max_memory < 0:
+        raise ValueError("`max_memory` must be at least 0")
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
-    given = {"revision": revision, "path": path, "weights": weights, "max_memory": max_memory}
-    check(read_tensors, (source, names), {**given, **settings})
-    return _blocking(_Reading(source, names, revision, path, weights, max_memory, settings))
+    return Reading(source_name(source), settings, patterns, revision, path, weights, max_memory)
 
 
-def _blocking(reading: _Reading) -> Iterator[tuple[str, Any]]:
-    stream = reading.open.wait()
-    try:
-        while (tensor := reading.next(stream).wait()) is not None:
-            yield tensor
-    finally:
-        stream.close()
+def blocking(call: Callable[P, Reading], module: str) -> Callable[P, Iterator[tuple[str, Any]]]:
+    """Returns a function of a module that yields the tensors of a read."""
+
+    @functools.wraps(call)
+    def function(*args: P.args, **kwargs: P.kwargs) -> Iterator[tuple[str, Any]]:
+        check(call, args, kwargs)
+        return call(*args, **kwargs).tensors()
+
+    describe(function, call, module, "Iterator[tuple[str, Any]]")
+    return function
 
 
-def read_tensors_async(
-    source: str | os.PathLike[str],
-    names: str | Iterable[str],
-    *,
-    revision: str | None = None,
-    path: str | None = None,
-    weights: Literal["safetensors", "gguf"] | None = None,
-    max_memory: int | None = None,
-    endpoint: str | None = None,
-    token: str | bool | None = None,
-    timeout: float | None = None,
-) -> AsyncIterator[tuple[str, Any]]:
-    """Reads tensors by their byte ranges, for `async for`. See `hf_meta.read_tensors`."""
-    settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
-    given = {"revision": revision, "path": path, "weights": weights, "max_memory": max_memory}
-    check(read_tensors, (source, names), {**given, **settings})
-    return _awaited(_Reading(source, names, revision, path, weights, max_memory, settings))
+def awaitable(call: Callable[P, Reading], module: str) -> Callable[P, AsyncIterator[tuple[str, Any]]]:
+    """Returns a function of a module that yields the tensors of a read, for `async for`."""
 
+    @functools.wraps(call)
+    def function(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[tuple[str, Any]]:
+        check(call, args, kwargs)
+        return call(*args, **kwargs).awaited()
 
-async def _awaited(reading: _Reading) -> AsyncIterator[tuple[str, Any]]:
-    stream = await reading.open.awaited()
-    try:
-        while (tensor := await reading.next(stream).awaited()) is not None:
-            yield tensor
-    finally:
-        stream.close()
+    describe(function, call, module, "AsyncIterator[tuple[str, Any]]")
+    return function
 
 
 def _to_array(tensor: tuple[str, str, list[int], bytearray] | None) -> tuple[str, Any] | None:

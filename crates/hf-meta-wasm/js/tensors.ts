@@ -33,7 +33,13 @@ export async function* tensorsOf(
   // Several ranges fit into the memory.
   const maxRange = Math.max(MIN_RANGE, Math.min(MAX_RANGE, Math.floor(maxMemory / 4)));
   const inFlight = Math.max(1, Math.floor(maxMemory / maxRange) - 1);
-  const { ranges, tensors } = planned(() => parse<Plan>(inspection.plan(JSON.stringify([names].flat()), maxRange)), fail);
+  const plan = (headers: Uint8Array) =>
+    planned(() => parse<Plan | Plan["ranges"]>(inspection.plan(JSON.stringify([names].flat()), maxRange, headers)), fail);
+  let found = plan(new Uint8Array());
+  // A storage of PyTorch begins behind a header in its archive.
+  if (Array.isArray(found)) found = plan(await readHeaders(files, found, fail));
+  if (Array.isArray(found)) throw fail("changed", "the headers inside of an archive have changed");
+  const { ranges, tensors } = found;
   inspection.free();
   const started: Promise<Uint8Array>[] = [];
   const start = (at: number) => {
@@ -66,8 +72,24 @@ export async function* tensorsOf(
   }
 }
 
+/** The number of local headers in flight. */
+const HEADERS_IN_FLIGHT = 32;
+
+/** Reads the local headers of archives, one after the other in the result. */
+async function readHeaders(files: Files, headers: Plan["ranges"], fail: Fail): Promise<Uint8Array> {
+  const length = headers.reduce((sum, { start, end }) => sum + end - start, 0);
+  const [bytes, positions] = [new Uint8Array(length), headers.entries()];
+  let at = 0;
+  const offsets = headers.map(({ start, end }) => (at += end - start) - (end - start));
+  const worker = async () => {
+    for (const [index, header] of positions) bytes.set(await exactly(files, header, fail), offsets[index]!);
+  };
+  await Promise.all(Array.from({ length: HEADERS_IN_FLIGHT }, worker));
+  return bytes;
+}
+
 /** Returns a plan. The core throws texts. */
-function planned(plan: () => Plan, fail: Fail): Plan {
+function planned<T>(plan: () => T, fail: Fail): T {
   try {
     return plan();
   } catch (error) {

@@ -79,15 +79,17 @@ impl Inspection {
     }
 
     /// Returns the byte ranges of tensors as JSON. `names` is a JSON list of names and patterns, and `max_range` the maximum
-    /// length of a range in bytes. The second module must be loaded.
+    /// length of a range in bytes. `headers` are the bytes of the local headers of ZIP archives; if they are missing, returns
+    /// a list of their ranges. The second module must be loaded.
     ///
     /// # Errors
     ///
     /// Returns an error if the headers were not kept, or if the tensors cannot be read by range.
-    pub fn plan(&self, names: &str, max_range: u32) -> Result<String, JsError> {
+    pub fn plan(&self, names: &str, max_range: u32, headers: &[u8]) -> Result<String, JsError> {
         let weights = self.weights.as_ref();
         let weights = weights.ok_or_else(|| JsError::new("the headers were not kept"))?;
-        tensors::plan(weights, names, max_range.into()).map_err(|error| JsError::new(&error))
+        tensors::plan(weights, names, max_range.into(), headers)
+            .map_err(|error| JsError::new(&error))
     }
 
     /// Returns the first thumbnail that is an image, as a data URL. The second module must be loaded.

@@ -75,6 +75,7 @@ impl Options {
             limits: Limits { header: self.max_header_bytes, ..Limits::default() },
             keep_headers: self.keep_headers,
             read_all_shards: false,
+            selection: None,
         })
     }
 }

@@ -1,6 +1,6 @@
 // The data of tensors, as typed arrays, from a Hub and from local files.
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -76,6 +76,21 @@ test("patterns and rows select, and a tensor may span many ranges", async () => 
   const parts = await all(files, "*", { maxMemory: 0 });
   assert.deepEqual(bytes(parts.large.data), large.data.large);
   assert.deepEqual([parts.a.data.length, parts.one.data.length, parts.one.shape], [0, 1, []]);
+});
+
+test("tensors of PyTorch files are read, and transposed ones are refused", async () => {
+  const fixture = (name) => new URL(`../../../fixtures/pytorch/${name}`, import.meta.url);
+  for (const [name, tensor, start] of [
+    ["tied.bin", "h.weight", [187, 76, 210, 62]],
+    ["slices.bin", "v", [141, 102, 76, 191]],
+    ["legacy-slices.bin", "v", [215, 43, 164, 189]],
+  ]) {
+    const files = { files: { "pytorch_model.bin": new Blob([await readFile(fixture(name))]) } };
+    const found = await all(files, [tensor]);
+    assert.deepEqual([...bytes(found[tensor].data).subarray(0, 4)], start, name);
+  }
+  const columns = { files: { "pytorch_model.bin": new Blob([await readFile(fixture("columns.bin"))]) } };
+  await assert.rejects(all(columns, "odd"), { code: "invalidOption", message: /its elements are not in their order/ });
 });
 
 test("the end of a loop ends its requests", async () => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::hub::{File, LocalHub};
 use crate::models::{self, Model};
@@ -189,4 +189,54 @@ async fn deepseek_v4_pro() {
         active: Some((384, 6, 49_781_408_099)),
     };
     check(models::deepseek_v4_pro(), published).await;
+}
+
+/// Removes the architecture of a model and of its parts.
+fn remove_architecture(config: &mut Value) {
+    let Some(config) = config.as_object_mut() else { return };
+    config.retain(|key, _| !["model_type", "architectures"].contains(&&**key));
+    config.values_mut().for_each(remove_architecture);
+}
+
+/// Without the architecture or the configuration, a count is right, or it is marked.
+#[tokio::test]
+async fn no_published_model_is_silently_wrong() {
+    let models = || {
+        let more = [models::gpt_oss_120b(), models::llama_gptq()];
+        models::documented().into_iter().chain(models::published()).chain(more)
+    };
+    let count = async |model: &Model| {
+        let hub = LocalHub::start([support::repo_from_model(model)]).unwrap();
+        support::client(&hub).model(model.repo).count().await.unwrap()
+    };
+    let mut exact = [0, 0];
+    for (at, model) in models().enumerate() {
+        let written = count(&model).await;
+        let unknown = |mut model: Model| {
+            model.documents.iter_mut().for_each(|(_, document)| remove_architecture(document));
+            model
+        };
+        let none = |mut model: Model| {
+            model.documents.retain(|(path, _)| !path.ends_with("config.json"));
+            model
+        };
+        let again = || models().nth(at).unwrap();
+        let ways =
+            [("unknown architecture", unknown(again())), ("no configuration", none(again()))];
+        for ((way, model), exact) in ways.iter().zip(&mut exact) {
+            let found = count(model).await;
+            let name = format!("{}, {way}", model.repo);
+            let is_marked = !found.breakdown.is_exact();
+            let is_right = found.parameter_count == written.parameter_count;
+            assert!(is_right || is_marked, "{name}: {:?}", found.parameter_count);
+            let [moe, expected] = [&found, &written].map(|report| report.breakdown.moe);
+            let is_active_marked = is_marked
+                || found.breakdown.moe_unknown.is_some()
+                || moe.is_some_and(|moe| moe.is_upper_bound);
+            let [active, expected] = [moe, expected].map(|moe| moe.map(|moe| moe.active()));
+            assert!(active == expected || is_active_marked, "{name}: {active:?}");
+            *exact += usize::from(is_right && !is_marked);
+        }
+    }
+    assert!(exact[0] > 10 && exact[1] > 10, "{exact:?} of {}", models().count());
 }

@@ -230,3 +230,59 @@ fn a_closed_pipe_ends_the_command_without_an_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }
+
+/// Tensors of PyTorch files are ranges behind the local headers of the archive.
+#[test]
+fn tensors_of_a_pytorch_file_are_written() {
+    let fixture = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pytorch");
+        File::from_bytes(fs::read(folder.join(name)).unwrap())
+    };
+    let repo = |name: &str, file: &str| Repo::new(name).file("pytorch_model.bin", fixture(file));
+    let repos = [repo("org/tied", "tied.bin"), repo("org/old", "legacy-slices.bin")];
+    let repos = repos.into_iter().chain([repo("org/columns", "columns.bin")]);
+    let hub = LocalHub::start(repos).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (path, text) = part_of(&folder);
+    for (repo, tensors, start) in [
+        ("org/tied", &["h.weight", "wte.weight"][..], [187, 76, 210, 62]),
+        ("org/old", &["v"], [215, 43, 164, 189]),
+    ] {
+        let mut arguments = vec!["get", repo];
+        arguments.extend(tensors);
+        arguments.extend(["-o", &text, "--force"]);
+        let written = run(&hub, &arguments);
+        assert_eq!(written.code, 0, "{}", written.stderr);
+        let file = fs::read(&path).unwrap();
+        let part = SafeTensors::deserialize(&file).unwrap();
+        assert_eq!(part.len(), tensors.len());
+        assert_eq!(&part.tensor(tensors[0]).unwrap().data()[..4], &start);
+    }
+    let refused = run(&hub, &["get", "org/columns", "odd", "-o", &text, "--force"]);
+    assert_eq!(refused.code, 1);
+    let reason = "cannot be read by range: its elements are not in their order";
+    assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+    for (repo, tensors) in [("org/tied", 2), ("org/old", 3), ("org/columns", 0)] {
+        let checked = run(&hub, &["verify", repo, "--values", "--json"]);
+        let report: Value = serde_json::from_str(&checked.stdout).unwrap();
+        assert_eq!(report["values"]["tensors"], tensors, "{repo}: {}", checked.stdout);
+    }
+}
+
+/// A safetensors file has no dtype for blocks of GGML, so the error says who can read them.
+#[test]
+fn quantized_tensors_of_gguf_are_refused_with_advice() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/gguf/all-types.gguf");
+    let repo =
+        Repo::new("org/blocks").file("m.gguf", File::padded(fs::read(file).unwrap(), 274_808));
+    let hub = LocalHub::start([repo]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (path, text) = part_of(&folder);
+    let refused = run(&hub, &["get", "org/blocks", "*", "-o", &text]);
+    assert_eq!((refused.code, path.exists()), (1, false), "{}", refused.stderr);
+    let advice = "`read_tensors` of the Python package returns its bytes";
+    assert!(refused.stderr.contains(advice), "{}", refused.stderr);
+    let planned = run(&hub, &["get", "org/blocks", "*", "--plan-only", "--json"]).data();
+    let plan: Value = serde_json::from_str(&planned).unwrap();
+    assert!(plan["ranges"].as_array().is_some_and(|ranges| !ranges.is_empty()), "{planned}");
+}

@@ -3,19 +3,19 @@
 mod command;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind as ErrorKindOfIo;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use hf_meta::{Client, Error, ErrorKind, Model, Source, Tensor, TensorSelection};
+use hf_meta::{Client, Error, ErrorKind, MemoryCache, Model, Source, Tensor, TensorSelection};
 use hf_meta_format::read_plan::PlannedTensor;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
-use crate::hub::{ContentRangeFault, Fault, File, Host, LocalHub, Repo};
+use crate::hub::{ContentRangeFault, Fault, File, Host, LocalHub, LoggedRequest, Repo};
 use crate::support::{self, client, error_chain};
 
 /// Writes a file with the `safetensors` crate. The bytes of each tensor depend on its number.
@@ -253,6 +253,71 @@ async fn only_the_ranges_of_the_plan_are_requested() {
     ranges.sort();
     expected.sort();
     assert_eq!(ranges, expected);
+}
+
+/// Three shards, of which the index lacks a tensor, and may name the wrong shard of another.
+fn three_shards(name: &str, shard_of_e: &str) -> (Repo, [Vec<u8>; 3]) {
+    let (_, first, second) = sharded();
+    let tensors = ["d", "e", "f"].map(|name| (name, Dtype::F32, &[4][..]));
+    let third = write_file(&tensors);
+    let index = [("a", "1"), ("b", "1"), ("large", "2"), ("c", "2"), ("e", shard_of_e), ("f", "3")];
+    let index = index.map(|(tensor, shard)| (tensor, format!("{shard}.safetensors")));
+    let index: Vec<_> = index.iter().map(|(tensor, shard)| (*tensor, &**shard)).collect();
+    let repo = Repo::new(name)
+        .file("model.safetensors.index.json", support::index(&index))
+        .file("1.safetensors", File::from_bytes(first.clone()))
+        .file("2.safetensors", File::from_bytes(second.clone()))
+        .file("3.safetensors", File::from_bytes(third.clone()));
+    (repo, [first, second, third])
+}
+
+/// Returns the shards that were requested.
+fn read_shards(hub: &LocalHub) -> String {
+    let log = hub.log();
+    let shard = |name: &str| name.strip_suffix(".safetensors").map(str::to_owned);
+    let names = log.iter().filter_map(|request| shard(request.path.rsplit('/').next()?));
+    let names: BTreeSet<_> = names.filter(|name| name.len() == 1).collect();
+    names.into_iter().collect()
+}
+
+/// Only the headers of the shards with selected tensors are read.
+#[tokio::test]
+async fn headers_of_other_shards_are_not_read() {
+    let (right, files) = three_shards("org/model", "3");
+    let (wrong, _) = three_shards("org/wrong", "1");
+    let hub = LocalHub::start([right, wrong]).unwrap();
+    let cached = || {
+        let client = Client::builder().endpoint(hub.endpoint());
+        client.header_cache(MemoryCache::new(1 << 20)).build().unwrap()
+    };
+    for (name, patterns, count, shards) in [
+        ("org/model", &["b"][..], 1, "1"),
+        ("org/model", &["large", "c"], 2, "2"),
+        ("org/model", &["a", "l*"], 2, "12"),
+        ("org/model", &["?"], 6, "123"),
+        // The index lacks it.
+        ("org/model", &["d"], 1, "123"),
+        ("org/wrong", &["e"], 1, "123"),
+        ("org/wrong", &["f"], 1, "3"),
+    ] {
+        for client in [client(&hub), cached()] {
+            let model = client.model(name);
+            hub.clear_log();
+            let found = read(&model, patterns).await.unwrap();
+            assert_eq!(read_shards(&hub), shards, "{patterns:?}");
+            // Parts are not counted, so they need no configuration.
+            let is_config = |request: &LoggedRequest| request.path.ends_with("config.json");
+            assert!(shards.len() == 3 || !hub.log().iter().any(is_config), "{patterns:?}");
+            assert_same(&found, &files.each_ref().map(|file| &**file), count);
+            // A part of a model is not in the cache.
+            assert_eq!(model.inspect().await.unwrap().files().count(), 3);
+        }
+    }
+    let model = client(&hub).model("org/model");
+    hub.clear_log();
+    let all = TensorSelection::matching(|name, _| name == "b");
+    assert_eq!(model.tensors(all).read_plan().await.unwrap().tensors.len(), 1);
+    assert_eq!(read_shards(&hub), "123", "a function sees all tensors");
 }
 
 /// A branch that moves after the headers were read does not change the data.

@@ -78,6 +78,9 @@ impl Counter {
             self.shapes.add_side(side);
         }
         if found.is_pending {
+            if let [rows, _] = tensor.shape[..] {
+                self.shapes.add_rows(rows);
+            }
             let pushed = self.pending.push(found.module, found.component, tensor);
             return pushed.ok_or_else(|| CountOverflow::new(name));
         }

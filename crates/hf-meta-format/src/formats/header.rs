@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use super::pytorch::TensorPlaces;
 use super::{Dtype, HeaderError, HeaderErrorKind, RepoPath, TensorInfo, TensorTable, clip};
 
 /// The validated header of a weight file, in any format.
@@ -160,6 +161,9 @@ pub struct PickleSummary {
     /// The entries of a training checkpoint that are not the model, by their names.
     #[serde(skip)]
     pub entries: Vec<(String, TrainingEntry)>,
+    /// The positions of the tensors in the file.
+    #[serde(skip)]
+    pub places: TensorPlaces,
 }
 
 /// The role of an entry of a training checkpoint that is not the model.

@@ -65,6 +65,16 @@ pub enum PlanError {
         /// The reason.
         reason: &'static str,
     },
+    /// A tensor cannot be read by range.
+    #[error("tensor `{tensor}` of `{file}` cannot be read by range: {reason}")]
+    UnsupportedTensor {
+        /// The name of the tensor.
+        tensor: String,
+        /// The file.
+        file: String,
+        /// The reason.
+        reason: &'static str,
+    },
     /// The offsets of a tensor overflow 64 bits, or are beyond the end of its file.
     #[error("the data of tensor `{tensor}` is not inside its file")]
     OutsideFile {

@@ -18,18 +18,22 @@
 //! ```
 
 mod error;
+mod local_headers;
 mod options;
 mod part_header;
 mod plan;
 mod ranges;
 mod selection;
+mod storages;
 mod tensor;
 
 pub use self::error::PlanError;
+pub use self::local_headers::LocalHeader;
 pub use self::options::{PlanOptions, TensorOrder};
 pub use self::plan::ReadPlan;
 pub use self::ranges::{ReadRange, TensorPiece};
 pub use self::selection::TensorSelection;
+pub use self::storages::StorageStarts;
 pub use self::tensor::{PlannedFile, PlannedTensor};
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The options of a plan.
 
+use super::storages::StorageStarts;
+
 /// The order of the tensors of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,6 +24,8 @@ pub struct PlanOptions {
     pub max_range: u64,
     /// The order of the tensors.
     pub order: TensorOrder,
+    /// The positions of the storages in ZIP archives of PyTorch.
+    pub storage_starts: StorageStarts,
 }
 
 impl PlanOptions {
@@ -35,6 +39,12 @@ impl PlanOptions {
     #[must_use]
     pub fn order(self, order: TensorOrder) -> Self {
         Self { order, ..self }
+    }
+
+    /// Sets the positions of the storages, which [`ReadPlan::local_headers`](super::ReadPlan::local_headers) leads to.
+    #[must_use]
+    pub fn storage_starts(self, storage_starts: StorageStarts) -> Self {
+        Self { storage_starts, ..self }
     }
 
     /// Sets the maximum length of a range in bytes, at least 1.
@@ -53,6 +63,7 @@ impl PlanOptions {
 impl Default for PlanOptions {
     fn default() -> Self {
         let (max_gap, max_range) = (Self::MAX_GAP, Self::MAX_RANGE);
-        Self { max_gap, max_range, order: TensorOrder::default() }
+        let (order, storage_starts) = (TensorOrder::default(), StorageStarts::default());
+        Self { max_gap, max_range, order, storage_starts }
     }
 }

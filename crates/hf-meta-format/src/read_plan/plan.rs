@@ -36,9 +36,6 @@ crate::serialize_as_objects! {
     }
 }
 
-/// The reason for files of PyTorch.
-const PICKLE: &str = "a pickle names its storages, and only the headers inside of the archive state where they begin";
-
 /// The reason for big-endian files.
 const BIG_ENDIAN: &str = "its values are big-endian";
 
@@ -48,21 +45,23 @@ impl ReadPlan {
     /// # Errors
     ///
     /// Returns an error if a pattern matches no tensor, if rows do not exist or are not contiguous, or if a selected
-    /// tensor cannot be read by range: the tensors of PyTorch files, and of big-endian GGUF files.
+    /// tensor cannot be read by range: big-endian ones, and those of PyTorch files whose elements are not in their order or
+    /// shared. Zipped PyTorch files need [`local_headers`](Self::local_headers).
     pub fn new<'a>(
         files: impl IntoIterator<Item = (RepoPath, &'a FileHeader)>,
         selection: &TensorSelection,
         options: &PlanOptions,
     ) -> Result<Self, PlanError> {
         let (mut matcher, mut tensors) = (selection.matcher()?, Vec::new());
-        let mut format = None;
+        let (mut format, mut aliases) = (None, Vec::new());
         for (path, header) in files {
             let file = Arc::new(PlannedFile { path, size: header.file_size() });
             let first = tensors.len();
+            aliases.extend(header.pickle.iter().flat_map(|pickle| pickle.aliases()));
             header.tensors().try_for_each(|name, tensor| {
                 if let Some(part) = matcher.select(name, tensor)? {
                     check_file(&file, header)?;
-                    tensors.push(PlannedTensor::new(&file, header, name, tensor, part)?);
+                    tensors.push(PlannedTensor::new(&file, header, name, tensor, part, options)?);
                 }
                 Ok(())
             })?;
@@ -72,7 +71,7 @@ impl ReadPlan {
                 format = known.filter(|known| found == Some(known));
             }
         }
-        matcher.finish()?;
+        matcher.finish(&aliases)?;
         if tensors.is_empty() {
             return Err(PlanError::Empty);
         }
@@ -147,7 +146,6 @@ impl ReadPlan {
 /// Checks that the tensors of a file can be read by range.
 fn check_file(file: &PlannedFile, header: &FileHeader) -> Result<(), PlanError> {
     let reason = match header {
-        FileHeader { pickle: Some(_), .. } => PICKLE,
         FileHeader { is_big_endian: true, .. } => BIG_ENDIAN,
         _ => return Ok(()),
     };

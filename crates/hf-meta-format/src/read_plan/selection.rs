@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use super::error::PlanError;
 use crate::base::text::matches_glob;
+use crate::formats::pytorch::TensorView;
+use crate::formats::safetensors::SafetensorsIndexJson;
 use crate::formats::{TensorInfo, clip};
 
 /// The maximum number of patterns with `*` or `?`, which are compared with the name of every tensor.
@@ -74,6 +76,18 @@ impl TensorSelection {
     /// Selects the tensors for which a function returns true.
     pub fn matching(function: impl Fn(&str, &TensorInfo) -> bool + Send + Sync + 'static) -> Self {
         Self(Rule::Function(Arc::new(function)))
+    }
+
+    /// Returns the index of the shards that contain the selected tensors. Returns `None` if all headers are needed: a
+    /// function gets the tensors, and a pattern that matches no name of the index may match one that it lacks.
+    pub fn shards_in(&self, index: &SafetensorsIndexJson) -> Option<SafetensorsIndexJson> {
+        let mut matcher = self.matcher().ok()?;
+        if matcher.function.is_some() {
+            return None;
+        }
+        let needed = index.of_tensors(|name| matcher.mark(name));
+        let is_complete = matcher.matched.iter().all(|matched| *matched);
+        (is_complete && needed.shards().len() < index.shards().len()).then_some(needed)
     }
 
     /// Starts a selection of the tensors of a model.
@@ -174,12 +188,7 @@ impl Matcher<'_> {
             return Ok(function(name, tensor).then_some(SelectedPart::Whole));
         }
         let mut selected = None;
-        let whole = self.names.get(name).into_iter().flatten().map(|at| (None, *at));
-        let sliced = self.sliced.get(name).into_iter().flatten();
-        let sliced = sliced.map(|(rows, at)| (Some(*rows), *at));
-        let globs = self.globs.iter().filter(|(glob, ..)| matches_glob(glob, name));
-        let globs = globs.map(|(_, rows, at)| (*rows, *at));
-        for (rows, at) in whole.chain(sliced).chain(globs) {
+        for (rows, at) in self.matches(name) {
             self.matched[at] = true;
             let part = match rows {
                 None => SelectedPart::Whole,
@@ -198,15 +207,35 @@ impl Matcher<'_> {
         Ok(selected)
     }
 
+    /// Returns the patterns that match a name, each with its rows.
+    fn matches(&self, name: &str) -> Vec<(Option<Rows>, usize)> {
+        let whole = self.names.get(name).into_iter().flatten().map(|at| (None, *at));
+        let sliced = self.sliced.get(name).into_iter().flatten();
+        let sliced = sliced.map(|(rows, at)| (Some(*rows), *at));
+        let globs = self.globs.iter().filter(|(glob, ..)| matches_glob(glob, name));
+        let globs = globs.map(|(_, rows, at)| (*rows, *at));
+        whole.chain(sliced).chain(globs).collect()
+    }
+
+    /// Marks the patterns that match a name. Returns whether any does.
+    fn mark(&mut self, name: &str) -> bool {
+        let found = self.matches(name);
+        found.iter().for_each(|(_, at)| self.matched[*at] = true);
+        !found.is_empty()
+    }
+
     /// Checks that every pattern has matched a tensor.
-    pub(super) fn finish(self) -> Result<(), PlanError> {
+    pub(super) fn finish(self, aliases: &[&TensorView]) -> Result<(), PlanError> {
         let Some(at) = self.matched.iter().position(|matched| !matched) else { return Ok(()) };
         let pattern = &self.patterns[at];
         if let Some(Err(reason)) = pattern.slice {
             return Err(PlanError::UnsupportedSlice { pattern: clip(&pattern.text), reason });
         }
         let text = clip(&pattern.text);
-        let hint = if self.parts[at] {
+        let alias = aliases.iter().find(|alias| alias.name == pattern.text);
+        let hint = if let Some(alias) = alias {
+            format!("; its elements are stored as `{}`", clip(&alias.stored_in))
+        } else if self.parts[at] {
             format!("; `*{text}*` matches a part of a name")
         } else {
             String::new()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::error::PlanError;
+use super::options::PlanOptions;
 use super::selection::SelectedPart;
 use crate::formats::{Dtype, FileHeader, RepoPath, TensorInfo, clip};
 
@@ -58,6 +59,7 @@ impl PlannedTensor {
         name: &str,
         tensor: &TensorInfo,
         part: SelectedPart,
+        options: &PlanOptions,
     ) -> Result<Self, PlanError> {
         let outside = || PlanError::OutsideFile { tensor: clip(name) };
         let (begin, end) = tensor.data_offsets;
@@ -68,7 +70,26 @@ impl PlannedTensor {
             let at = |row: u64| row.checked_mul(row_bytes)?.checked_add(begin);
             span = at(rows.start).ok_or_else(outside)?..at(rows.end).ok_or_else(outside)?;
         }
-        let data = header.header_range().end;
+        let data = match &header.pickle {
+            None => Some(header.header_range().end),
+            Some(pickle) => {
+                let unsupported = |reason| PlanError::UnsupportedTensor {
+                    tensor: clip(name),
+                    file: file.path.to_string(),
+                    reason,
+                };
+                let place = pickle.places.of(tensor).map_err(unsupported)?;
+                let start = place.map(|(storage, offset)| {
+                    let start = options.storage_starts.of(&file.path, storage);
+                    start.map_err(unsupported).map(|start| start.checked_add(offset))
+                });
+                let start = start.transpose()?.map_or(Some(0), |start| start);
+                // Offsets in the table are those of the tensors one after another.
+                span = span.start - begin..span.end - begin;
+                start
+            }
+        };
+        let data = data.ok_or_else(outside)?;
         let start = data.checked_add(span.start).ok_or_else(outside)?;
         let end = data.checked_add(span.end).ok_or_else(outside)?;
         if start > end || end > file.size {

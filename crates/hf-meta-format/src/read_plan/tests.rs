@@ -3,6 +3,8 @@
 #![allow(clippy::cast_possible_truncation, reason = "the files are small")]
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +13,10 @@ use safetensors::tensor::TensorView;
 
 use super::*;
 use crate::SafetensorsFileHeader;
-use crate::formats::{Dtype, FileHeader, RepoPath, TensorInfo, TensorTableBuilder};
+use crate::formats::pytorch::PyTorch;
+use crate::formats::{
+    Dtype, FileHeader, Format, HeaderError, RepoPath, TensorInfo, TensorTableBuilder, read_header,
+};
 
 /// The header and the bytes of a file.
 type TestFile = (RepoPath, FileHeader, Vec<u8>);
@@ -306,7 +311,7 @@ fn files_without_ranges_are_rejected() {
     header.pickle = Some(Box::default());
     let files = [(path, header, Vec::new())];
     let error = plan(&files, &["w"], &PlanOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("a pickle names its storages"), "{error}");
+    assert!(error.to_string().contains("its elements are not in their order"), "{error}");
     let mut builder = TensorTableBuilder::new();
     builder.push("w", &TensorInfo::new(Dtype::Q4_0, vec![2, 32], (0, 36)));
     let file = (
@@ -364,4 +369,108 @@ proptest! {
         }
         prop_assert!(expected.keys().all(|name| !selected[name[1..].parse::<usize>().unwrap() % 32]));
     }
+}
+
+/// The tensors of PyTorch files, in archives and without.
+#[test]
+fn tensors_of_pytorch_files_are_ranges() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pytorch");
+    let read = |name: &str, pattern: &str| {
+        let file = fs::read(folder.join(name)).unwrap();
+        let path: RepoPath = "model.bin".parse().unwrap();
+        let at = |at: u64| usize::try_from(at).unwrap().min(file.len());
+        let size = Some(file.len() as u64);
+        let parser = PyTorch.parser(&path, 1 << 30);
+        let header = read_header(parser, size, |range| {
+            Ok::<_, HeaderError>(file[at(range.start)..at(range.end)].to_vec())
+        });
+        let header = header.unwrap();
+        let files = || [(path.clone(), &header)];
+        let selection = TensorSelection::patterns([pattern]);
+        let slice = |start: u64, end: u64| file[at(start)..at(end)].to_vec();
+        let needed = ReadPlan::local_headers(files(), &selection).unwrap();
+        let needed = needed.into_iter().map(|header| {
+            let bytes = slice(header.range.start, header.range.end);
+            (header, bytes)
+        });
+        let options = PlanOptions::default().storage_starts(StorageStarts::new(needed)?);
+        let plan = ReadPlan::new(files(), &selection, &options)?;
+        Ok::<_, PlanError>(
+            plan.tensors
+                .iter()
+                .map(|tensor| (tensor.name.to_string(), slice(tensor.start, tensor.end)))
+                .collect::<Vec<_>>(),
+        )
+    };
+    // The first bytes that `torch.load` finds.
+    for (file, pattern, length, start) in [
+        ("tied.bin", "wte.weight", 96, [186, 70, 195, 191]),
+        ("tied.bin", "wte.weight[2:3]", 16, [42, 215, 224, 62]),
+        ("tied.bin", "h.weight", 16, [187, 76, 210, 62]),
+        ("slices.bin", "k", 32, [42, 215, 224, 62]),
+        ("slices.bin", "v", 32, [141, 102, 76, 191]),
+        ("expanded.bin", "w", 64, [12, 234, 240, 191]),
+        ("legacy-tied.bin", "h.weight", 16, [90, 18, 103, 191]),
+        ("legacy-slices.bin", "q", 32, [231, 186, 209, 62]),
+        ("legacy-slices.bin", "v", 32, [215, 43, 164, 189]),
+        ("dtype-int16.bin", "w", 12, [0; 4]),
+    ] {
+        let found = read(file, pattern).unwrap();
+        assert_eq!(found.len(), 1, "{file} {pattern}");
+        assert_eq!((found[0].1.len(), &found[0].1[..4]), (length, &start[..]), "{file} {pattern}");
+    }
+    for (file, pattern, message) in [
+        (
+            "columns.bin",
+            "even",
+            "tensor `even` of `model.bin` cannot be read by range: its elements are not in their order, or it shares some with another tensor",
+        ),
+        (
+            "expanded.bin",
+            "e",
+            "tensor `e` of `model.bin` cannot be read by range: its elements are not in their order, or it shares some with another tensor",
+        ),
+        (
+            "tied.bin",
+            "lm_head.weight",
+            "no tensor matches `lm_head.weight`; its elements are stored as `wte.weight`",
+        ),
+    ] {
+        assert_eq!(read(file, pattern).unwrap_err().to_string(), message);
+    }
+}
+
+/// A local header states where the data begin, and that they are not compressed.
+#[test]
+fn local_headers_are_checked() {
+    let file =
+        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pytorch/tied.bin"));
+    let (file, path): (_, RepoPath) = (file.unwrap(), "model.bin".parse().unwrap());
+    let at = |at: u64| usize::try_from(at).unwrap().min(file.len());
+    let header = read_header(PyTorch.parser(&path, 1 << 30), Some(file.len() as u64), |range| {
+        Ok::<_, HeaderError>(file[at(range.start)..at(range.end)].to_vec())
+    });
+    let header = header.unwrap();
+    let needed =
+        ReadPlan::local_headers([(path.clone(), &header)], &TensorSelection::all()).unwrap();
+    assert_eq!(needed.len(), 2);
+    let first = &needed[0];
+    let right = file[at(first.range.start)..at(first.range.end)].to_vec();
+    let changed = |position: usize, byte: u8| {
+        let mut bytes = right.clone();
+        bytes[position] = byte;
+        bytes
+    };
+    assert!(StorageStarts::new([(first.clone(), right.clone())]).is_ok());
+    // The signature, the method, a length beyond the end of the file, and a short one.
+    for bytes in [changed(0, b'x'), changed(8, 8), changed(29, 255), right[..29].to_vec()] {
+        let error = StorageStarts::new([(first.clone(), bytes)]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "tensors of `model.bin` cannot be read by range: the ZIP archive states no data where a storage begins"
+        );
+    }
+    // Without the headers, nothing is planned.
+    let plan = ReadPlan::new([(path, &header)], &TensorSelection::all(), &PlanOptions::default());
+    assert!(plan.unwrap_err().to_string().contains("only the headers inside of the archive"));
 }

@@ -7,10 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from .. import _edit, _inspect
+from .. import _edit, _inspect, _tensors
 from .._calls import BatchProgress, awaitable
 from .._lists import tables
-from .._tensors import read_tensors_async as read_tensors
 from . import census
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ diff = awaitable(_inspect.diff, __name__)
 get_safetensors_metadata = awaitable(_inspect.get_safetensors_metadata, __name__)
 read = awaitable(_inspect.read, __name__)
 edit_metadata = awaitable(_edit.edit_metadata, __name__)
+read_tensors = _tensors.awaitable(_tensors.read_tensors, __name__)
 
 
 async def read_batches(

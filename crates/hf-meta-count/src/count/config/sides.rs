@@ -33,6 +33,11 @@ impl KnownSides<'_> {
         self.is_dimension(length) || self.is_stored(length)
     }
 
+    /// Returns whether a matrix has as many rows as a number in a range, except for `length`.
+    pub(crate) fn has_other_rows(&self, range: RangeInclusive<u64>, length: u64) -> bool {
+        !range.is_empty() && self.shapes.rows.range(range).any(|&rows| rows != length)
+    }
+
     /// Returns the model dimensions in a range, in descending order.
     pub(crate) fn dimensions(&self, range: RangeInclusive<u64>) -> impl Iterator<Item = u64> {
         let range = if range.is_empty() { 0..=0 } else { range };
@@ -109,7 +114,12 @@ pub(crate) struct MetadataShapes {
     pub(super) packed: HashSet<Box<str>>,
     /// The lengths of vectors and the numbers of rows of signed bytes: sides of matrices that packing leaves alone.
     pub(super) sides: BTreeSet<u64>,
+    /// The numbers of rows of matrices that may be packed: outputs of one module are often the inputs of another.
+    rows: BTreeSet<u64>,
 }
+
+/// The maximum number of known sides. Models have a few dozen.
+const MAX_SIDES: usize = 1024;
 
 /// The key of the layouts of `ComfyUI`.
 pub(super) const COMFY_LAYOUTS: &str = "_quantization_metadata";
@@ -141,11 +151,15 @@ impl MetadataShapes {
 
     /// Adds a side of a matrix that is not packed along it.
     pub(crate) fn add_side(&mut self, side: u64) {
-        /// Models have a few dozen.
-        const MAX_SIDES: usize = 1024;
-
         if self.sides.len() < MAX_SIDES {
             self.sides.insert(side);
+        }
+    }
+
+    /// Adds the number of rows of a matrix that may be packed.
+    pub(crate) fn add_rows(&mut self, rows: u64) {
+        if self.rows.len() < MAX_SIDES {
+            self.rows.insert(rows);
         }
     }
 

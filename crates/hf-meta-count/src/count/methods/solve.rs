@@ -62,6 +62,8 @@ type Lengths = [u64; Side::COUNT];
 enum Certainty {
     /// The side may be padded by an unknown amount.
     UpperBound,
+    /// The side may have several lengths, which are dimensions of the model or sides of other matrices.
+    Several,
     /// The side ends with a word and is a multiple of 32, as nearly all are.
     Plausible,
     /// The shapes determine the length, or a dimension of the model does.
@@ -88,6 +90,18 @@ pub(in crate::count) struct Solved {
 }
 
 impl Solved {
+    /// Returns the more certain of two results, this one if they are equally certain. If the other has another size, the
+    /// result is only certain if a dimension shows it, and none shows the other.
+    fn compared_with(self, other: Self) -> Self {
+        let is_other = self.certainty < other.certainty;
+        let (best, worse) = if is_other { (other, self) } else { (self, other) };
+        let is_possible = best.certainty == worse.certainty
+            || best.certainty <= Certainty::Plausible
+            || worse.certainty == Certainty::Several && best.certainty < Certainty::Expected;
+        let is_doubtful = is_possible && best.parameters != worse.parameters;
+        Self { is_padded: best.is_padded || is_doubtful, ..best }
+    }
+
     /// Returns the order of preference: a size that the configuration implies, then one without rounding.
     fn preference(&self) -> (bool, bool) {
         (self.certainty == Certainty::Expected, self.is_whole)
@@ -143,7 +157,7 @@ impl Attempt<'_> {
             parameters,
             packing: Packing { layout: layout.name, bits },
             evidence: layout.evidence(&ranges),
-            is_padded: certainty == Certainty::UpperBound
+            is_padded: certainty <= Certainty::Several
                 || certainty != Certainty::Expected && self.may_be_padded(&lengths, &ranges),
             certainty,
             is_whole,
@@ -215,11 +229,12 @@ impl Attempt<'_> {
         }
         // The longest one fills the last word, so it comes before other dimensions of the model.
         let longest = Some(range.high).filter(|&high| known.is_side(high));
+        let is_doubtful = |length| known.has_other_rows(range.low..=range.high, length);
         let shorter = known.dimensions(range.low..=range.high - 1);
         let mut candidates = longest.into_iter().chain(shorter);
         if let Some(length) = candidates.next() {
-            let is_sole = candidates.next().is_none();
-            let certainty = if is_sole { Certainty::Known } else { Certainty::UpperBound };
+            let is_sole = candidates.next().is_none() && !is_doubtful(length);
+            let certainty = if is_sole { Certainty::Known } else { Certainty::Several };
             return Some((length, certainty));
         }
         // No dimension of the model is in the range. The longest length is taken if it looks like one: sides of models are
@@ -227,7 +242,8 @@ impl Attempt<'_> {
         let is_grouped = self.parts.layout.groups.is_some_and(|grouping| grouping.of == side);
         let groups = ranges.get(Side::Groups).point().filter(|&groups| is_grouped && groups > 1);
         let whole = groups.zip(self.group).and_then(|(groups, group)| groups.checked_mul(group));
-        let is_plausible = range.high.is_multiple_of(32) || whole == Some(range.high);
+        let is_plausible =
+            whole == Some(range.high) || range.high.is_multiple_of(32) && !is_doubtful(range.high);
         let certainty = if is_plausible { Certainty::Plausible } else { Certainty::UpperBound };
         Some((range.high, certainty))
     }
@@ -427,10 +443,7 @@ pub(in crate::count) fn solve(
         let mut best: Option<Solved> = None;
         for layout in method.layouts {
             match solve_layout(method, layout, &problem, schemes) {
-                Ok(found) if best.is_none_or(|best| best.certainty < found.certainty) => {
-                    best = Some(found);
-                }
-                Ok(_) => {}
+                Ok(found) => best = Some(best.map_or(found, |best| best.compared_with(found))),
                 Err(reason) => failed = failed.max(reason.map(|reason| (rank(reason), reason))),
             }
         }

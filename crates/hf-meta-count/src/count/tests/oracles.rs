@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::count::{Configs, CountBreakdown, Counter, MixtureOfExperts, UnknownActive};
 use hf_meta_format::formats::{FileHeader, TensorInfo, TensorTableBuilder};
@@ -151,24 +152,37 @@ impl QuantizedCase {
     }
 }
 
+/// The ways of counting without all knowledge.
+const WAYS: [&str; 2] = ["unknown architecture", "no configuration"];
+
+/// Returns a configuration without the architecture, and none.
+fn without_knowledge(config: Option<&RawValue>) -> [Configs; 2] {
+    let config = config.map_or("{}", RawValue::get);
+    let mut config: Value = serde_json::from_str(config).unwrap();
+    remove_architecture(&mut config);
+    let unknown = Configs::from_config_json(&serde_json::to_vec(&config).unwrap()).unwrap();
+    [unknown, Configs::default()]
+}
+
+/// Removes the architecture of a model and of its parts.
+fn remove_architecture(config: &mut Value) {
+    let Some(config) = config.as_object_mut() else { return };
+    config.retain(|key, _| !["model_type", "architectures"].contains(&&**key));
+    config.values_mut().for_each(remove_architecture);
+}
+
 /// A count without the architecture or the configuration may be marked, and is never silently wrong.
 #[test]
 fn no_quantized_checkpoint_is_silently_wrong() {
     let mut silent = Vec::new();
     let (mut exact, cases) = ([0; 2], cases::<QuantizedCase>("quantized"));
     for case in &cases {
-        let mut config: BTreeMap<String, Box<RawValue>> = case
-            .config
-            .as_ref()
-            .map_or_else(BTreeMap::new, |config| serde_json::from_str(config.get()).unwrap());
-        config.retain(|key, _| !["model_type", "architectures"].contains(&&**key));
-        let unknown = Configs::from_config_json(&serde_json::to_vec(&config).unwrap()).unwrap();
-        for (at, configs) in [unknown, Configs::default()].into_iter().enumerate() {
+        for (at, configs) in without_knowledge(case.config.as_deref()).into_iter().enumerate() {
             let (parameters, breakdown) = case.count_with(configs);
             let is_right = parameters == case.true_parameters;
             exact[at] += usize::from(breakdown.is_exact());
             if !is_right && breakdown.is_exact() {
-                let way = ["unknown architecture", "no configuration"][at];
+                let way = WAYS[at];
                 let expected = case.true_parameters;
                 silent.push(format!("{}, {way}: {parameters} instead of {expected}", case.name));
             }
@@ -312,15 +326,33 @@ impl TensorPattern {
 
 impl MoeCase {
     fn count(&self) -> (Option<MixtureOfExperts>, Option<UnknownActive>) {
+        let config = self.config.as_ref().map_or("{}", |config| config.get());
+        self.count_with(Configs::from_config_json(config.as_bytes()).unwrap())
+    }
+
+    fn tensors(&self) -> Vec<StoredTensor> {
         let mut tensors: Vec<_> = self.patterns.iter().flat_map(TensorPattern::tensors).collect();
         tensors.extend_from_slice(&self.tensors);
+        tensors
+    }
+
+    fn count_with(&self, configs: Configs) -> (Option<MixtureOfExperts>, Option<UnknownActive>) {
+        let (parameters, breakdown) = self.count_tensors(self.tensors(), configs);
+        let is_right = parameters == self.total + self.draft;
+        assert!(is_right || !breakdown.is_exact(), "{}: {parameters}", self.name);
+        (breakdown.moe, breakdown.moe_unknown)
+    }
+
+    fn count_tensors(
+        &self,
+        tensors: Vec<StoredTensor>,
+        mut configs: Configs,
+    ) -> (u64, CountBreakdown) {
         let mut counter = Counter::new();
         for StoredTensor { name, dtype, shape } in tensors {
             counter.add(&name, &TensorInfo::new(dtype.as_str().into(), shape, (0, 0))).unwrap();
         }
         assert!(counter.needs_config(), "{}", self.name);
-        let config = self.config.as_ref().map_or("{}", |config| config.get());
-        let mut configs = Configs::from_config_json(config.as_bytes()).unwrap();
         let other = counter.other_config_file(&configs);
         if let Some((name, file)) = other.and_then(|name| self.files.get_key_value(name)) {
             configs.add_file(name, file.get().as_bytes()).unwrap();
@@ -329,7 +361,7 @@ impl MoeCase {
         let (parameters, breakdown) = counter.finish().unwrap();
         let total = breakdown.moe.map_or(parameters.total(), |moe| moe.total());
         assert_eq!(total, parameters.total(), "{}", self.name);
-        (breakdown.moe, breakdown.moe_unknown)
+        (parameters.total(), breakdown)
     }
 }
 
@@ -353,6 +385,127 @@ fn mixtures_of_experts_have_their_active_parameters() {
     }
     let (wrongs, cases) = (wrong.len(), cases.len());
     assert!(wrong.is_empty(), "{wrongs} of {cases} are wrong:\n{}", wrong.join("\n"));
+}
+
+/// Without the architecture or the configuration, the active parameters are right, or their number is marked.
+#[test]
+fn no_mixture_of_experts_is_silently_wrong() {
+    let (mut silent, mut exact, cases) = (Vec::new(), [0; 2], cases::<MoeCase>("moe"));
+    for case in &cases {
+        for (at, configs) in without_knowledge(case.config.as_deref()).into_iter().enumerate() {
+            let (moe, unknown) = case.count_with(configs);
+            let active = moe.map(|moe| moe.active());
+            exact[at] += usize::from(active == Some(case.active));
+            let is_marked = unknown.is_some() || moe.is_some_and(|moe| moe.is_upper_bound);
+            if active != Some(case.active) && !is_marked {
+                let (name, way, expected) = (&case.name, WAYS[at], case.active);
+                silent.push(format!("{name}, {way}: {active:?} instead of {expected}"));
+            }
+        }
+    }
+    assert!(exact[0] >= 172, "{exact:?} of {}", cases.len());
+    assert!(silent.is_empty(), "{} are silent:\n{}", silent.len(), silent.join("\n"));
+}
+
+/// A packer of a matrix in words of 32 bits: its bits, the weights per scale, and whether weights cross words.
+type Words = (u64, Option<u64>, bool);
+
+/// The maximum number of tensors of a checkpoint to pack: the largest ones have the layers of smaller ones.
+const MAX_TENSORS: usize = 5_000;
+
+/// Packs the matrices of the language model as compressed-tensors does.
+fn pack_words(tensors: Vec<StoredTensor>, (bits, group, is_dense): Words) -> Vec<StoredTensor> {
+    // Recipes leave out the parts for images, and the routers.
+    const OTHERS: [&str; 9] = [
+        "embed",
+        "visual",
+        "vision",
+        "projector",
+        "audio",
+        "head",
+        "gate.weight",
+        "router",
+        "norm",
+    ];
+    let mut packed = Vec::new();
+    for tensor in tensors {
+        let StoredTensor { name, shape, .. } = &tensor;
+        let module = name.strip_suffix(".weight");
+        let (Some(module), &[outputs, inputs]) = (module, &shape[..]) else {
+            packed.push(tensor);
+            continue;
+        };
+        let groups = group.map_or(1, |group| inputs / group);
+        let is_packed = !OTHERS.iter().any(|part| name.contains(part))
+            && group.is_none_or(|group| inputs % group == 0)
+            && outputs > 1;
+        if !is_packed {
+            packed.push(tensor);
+            continue;
+        }
+        let words =
+            if is_dense { (inputs * bits).div_ceil(32) } else { inputs.div_ceil(32 / bits) };
+        for (part, dtype, shape) in [
+            ("weight_packed", "I32", vec![outputs, words]),
+            ("weight_scale", "BF16", vec![outputs, groups]),
+            ("weight_shape", "I64", vec![2]),
+        ] {
+            let (name, dtype) = (format!("{module}.{part}"), dtype.to_owned());
+            packed.push(StoredTensor { name, dtype, shape });
+        }
+    }
+    packed
+}
+
+/// Packed mixtures of experts have their parameters and active parameters, or the count is marked.
+#[test]
+fn no_packed_mixture_of_experts_is_silently_wrong() {
+    let layouts: [Words; 5] =
+        [(3, None, true), (3, None, false), (4, Some(128), true), (4, None, true), (8, None, true)];
+    let (mut silent, mut exact) = (Vec::new(), 0);
+    for case in cases::<MoeCase>("moe") {
+        let tensors = case.tensors();
+        let is_packed = tensors.iter().any(|tensor| !["BF16", "F32"].contains(&&*tensor.dtype));
+        if is_packed || tensors.len() > MAX_TENSORS {
+            continue;
+        }
+        for layout in layouts {
+            let (bits, group, is_dense) = layout;
+            let strategy = if group.is_some() { "group" } else { "channel" };
+            let recipe = json!({"quant_method": "compressed-tensors", "format": "pack-quantized",
+                "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
+                    "num_bits": bits, "type": "int", "strategy": strategy, "group_size": group,
+                    "symmetric": true, "dynamic": false}}}, "ignore": []});
+            let config = case.config.as_ref().map_or("{}", |config| config.get());
+            let mut config: Value = serde_json::from_str(config).unwrap();
+            config["quantization_config"] = recipe;
+            let config = RawValue::from_string(config.to_string()).unwrap();
+            let whole = Configs::from_config_json(config.get().as_bytes()).unwrap();
+            let [unknown, none] = without_knowledge(Some(&config));
+            let ways = [("as written", whole), (WAYS[0], unknown), (WAYS[1], none)];
+            for (way, configs) in ways {
+                let tensors = pack_words(case.tensors(), layout);
+                let (total, breakdown) = case.count_tensors(tensors, configs);
+                let active = breakdown.moe.map(|moe| moe.active());
+                let is_marked = !breakdown.is_exact();
+                let is_active_marked = is_marked
+                    || breakdown.moe_unknown.is_some()
+                    || breakdown.moe.is_some_and(|moe| moe.is_upper_bound);
+                let expected = (case.total + case.draft, Some(case.active));
+                exact += usize::from((total, active) == expected);
+                let is_silent =
+                    total != expected.0 && !is_marked || active != expected.1 && !is_active_marked;
+                if is_silent {
+                    let (name, found) = (&case.name, (total, active));
+                    silent.push(format!(
+                        "{name}, {bits} bits, dense {is_dense}, {way}: {found:?} instead of {expected:?}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(exact > 1_400, "{exact}");
+    assert!(silent.is_empty(), "{} are silent:\n{}", silent.len(), silent.join("\n"));
 }
 
 /// The dimensions of a Llama-like model.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::places::StoragePlace;
 use super::values::too_large;
 use crate::base::sort::{sort_by, sort_by_key};
 use crate::formats::buffer::{FileParts, Stop};
@@ -37,6 +38,8 @@ pub(super) struct Entry {
     /// The size of the stored data in bytes.
     pub(super) size: u64,
     is_compressed: bool,
+    /// The checksum of the data.
+    pub(super) crc: u64,
     /// The range of the local header and the data without padding.
     range: (u64, u64),
 }
@@ -117,8 +120,15 @@ impl Entry {
             .checked_add(name.len() as u64)?
             .checked_add(stored)?;
         let is_compressed = field(10, 2)? != 0 || stored != size;
-        let entry = Self { size, is_compressed, range: (offset, local_end) };
+        let crc = field(16, 4)?;
+        let entry = Self { size, is_compressed, crc, range: (offset, local_end) };
         bytes.starts_with(b"PK\x01\x02").then_some((name, entry, bytes.get(end..)?))
+    }
+
+    /// Returns the position of the data; `None` if they are compressed.
+    pub(super) fn place(self) -> Option<StoragePlace> {
+        let (local_header, size) = (self.range.0, self.size);
+        (!self.is_compressed).then_some(StoragePlace::Behind { local_header, size })
     }
 
     /// Returns the data of the entry.

@@ -12,7 +12,8 @@
 //! Tensors may share a storage. The table contains each stored element once: a tensor whose elements all belong to
 //! others, such as a tied embedding, is not in the table. An expanded tensor has its stored shape in the table, with
 //! a length of 1 in each expanded dimension. [`PickleSummary::views`] lists both kinds. The data offsets in the table
-//! count the tensors one after another, because a storage may have unused elements.
+//! count the tensors one after another, because a storage may have unused elements. [`TensorPlaces`] has the positions
+//! in the file of those whose elements are a range.
 //!
 //! Source of the rules: `torch/serialization.py`, `torch/_utils.py` and `torch/_weights_only_unpickler.py` of torch
 //! 2.15, and `Lib/pickle.py` of `CPython` 3.14.
@@ -22,12 +23,14 @@ mod call;
 mod entries;
 mod parser;
 mod pickle;
+mod places;
 mod tensor;
 mod tensors;
 mod values;
 
 use self::parser::FIRST_RANGE;
 pub(super) use self::parser::parse;
+pub use self::places::{StoragePlace, TensorPlaces};
 pub use self::values::{is_allowed_import, is_data_import};
 use super::buffer::PartsParser;
 pub use super::header::{PickleSummary, TensorView};

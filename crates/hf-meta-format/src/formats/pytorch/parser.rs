@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::archive::{self, Archive, not_a_checkpoint};
+use super::archive::{self, Archive, Entry, not_a_checkpoint};
 use super::pickle::{Pickle, Storage};
+use super::places::{BIG_ENDIAN, STORAGE_BYTES, StoragePlace, Storages};
 use super::tensors;
-use super::values::{PickleValue, is_allowed_import, too_large};
+use super::values::{PickleValue, is_allowed_import, spend, too_large};
 use crate::base::sort::Ordered;
 use crate::formats::buffer::{FileParts, Stop};
 use crate::formats::{DetectedFormat, FileHeader, HeaderError, HeaderErrorKind, clip};
@@ -27,6 +28,9 @@ const MAX_LEGACY_MEMORY: u64 = 45 << 20;
 
 /// The magic number before the other pickles of a file (torch < 1.6), as an integer in two's complement.
 const MAGIC: &[u8] = &[0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
+
+/// The checksum of `big`, the content of `byteorder` in the archive of a big-endian machine.
+const CRC_OF_BIG: u64 = 0xd3fb_e249;
 
 /// Parses a file, or returns the range to read next.
 pub(in crate::formats) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
@@ -58,14 +62,29 @@ fn parse_archive(file: &FileParts) -> Result<FileHeader, Stop> {
     archive.check_limit(file, &entry)?;
     let mut pickle = Pickle::new(entry.data(file)?, free_memory(file, MAX_MEMORY));
     let parsed = pickle.load().and_then(|root| {
+        let (mut places, mut memory) = (Vec::new(), pickle.free_memory);
         for Storage { key, bytes, .. } in pickle.storages() {
-            let key = String::from_utf8_lossy(key);
-            let entry = archive.get(folder, &format!("data/{key}"));
-            check_storage(&key, bytes, entry.map(|entry| entry.size))?;
+            let name = String::from_utf8_lossy(key);
+            let entry = archive.get(folder, &format!("data/{name}"));
+            check_storage(&name, bytes, entry.map(|entry| entry.size))?;
+            if places.last().is_none_or(|(last, _)| *last != key)
+                && let Some(place) = entry.and_then(Entry::place)
+            {
+                spend(&mut memory, STORAGE_BYTES)?;
+                places.push((key, place));
+            }
         }
+        pickle.free_memory = memory;
+        let order = archive.get(folder, "byteorder");
+        let is_big_endian = order.is_some_and(|order| order.crc == CRC_OF_BIG);
         // The entries take as much memory as the tensors.
         drop(archive);
-        Ok(tensors::header(&pickle, root, file_size)?.with_file_size(file_size))
+        let storages = Storages::new(places.into_iter());
+        let mut header = tensors::header(&pickle, root, &storages, file_size)?;
+        if let Some(pickle) = header.pickle.as_mut().filter(|_| is_big_endian) {
+            pickle.places.reason = Some(BIG_ENDIAN);
+        }
+        Ok(header.with_file_size(file_size))
     });
     let parsed = parsed.map_err(|stop| match stop {
         Stop::Missing(_) => pickle.invalid("it is truncated"),
@@ -83,6 +102,7 @@ fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader
     }
     let mut next = || load(file, pickle);
     let [_, _, root, keys] = [next()?, next()?, next()?, next()?];
+    let order = keys;
     let keys: BTreeSet<_> = pickle.all_items(keys).map(|key| pickle.text(key)).ordered();
     let mut sizes = BTreeMap::new();
     for Storage { key, bytes, .. } in pickle.storages() {
@@ -94,7 +114,16 @@ fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader
     let add = |end: u64, bytes: &Option<u64>| end.checked_add((*bytes)?)?.checked_add(8);
     let end = sizes.values().try_fold(start, add);
     let end = end.ok_or_else(|| HeaderError::overflow("storage"))?;
-    let header = tensors::header(pickle, root, start)?.with_file_size(end);
+    spend(&mut pickle.free_memory, STORAGE_BYTES.saturating_mul(sizes.len()))?;
+    // The storages are in the order of their keys. The position of one behind an unknown one is unknown.
+    let mut next = Some(start);
+    let places = pickle.all_items(order).map_while(|key| {
+        let (key, at) = (pickle.text(key), next?.checked_add(8)?);
+        next = sizes.get(key).copied().flatten().and_then(|size| at.checked_add(size));
+        next.map(|_| (key, StoragePlace::At(at)))
+    });
+    let storages = Storages::new(places);
+    let header = tensors::header(pickle, root, &storages, start)?.with_file_size(end);
     file.size.map_or(Ok(()), |size| header.check_file_size(size))?;
     Ok(header)
 }

@@ -140,6 +140,24 @@ impl Tensor {
         pickle.text(pickle.items(pickle.items(self.arguments)[0])[2])
     }
 
+    /// Returns the key of the storage, and the offset of the first byte in it.
+    pub(super) fn storage<'a>(&self, pickle: &Pickle<'a>) -> (&'a [u8], u64) {
+        (self.storage_key(pickle), self.begin)
+    }
+
+    /// Returns whether the elements follow each other in the order of their indexes.
+    pub(super) fn is_in_order(&self, pickle: &Pickle<'_>) -> bool {
+        let dimensions = self.lengths(pickle, 2).flatten().zip(self.lengths(pickle, 3).flatten());
+        let dimensions: Vec<_> = dimensions.filter(|(length, _)| *length != 1).collect();
+        let mut expected = Some(1_u64);
+        self.stored == 0
+            || dimensions.iter().rev().all(|(length, stride)| {
+                let is_next = expected == Some(*stride);
+                expected = expected.and_then(|stride| stride.checked_mul(*length));
+                is_next
+            })
+    }
+
     /// Returns the shape, which is argument 2, or the strides, which are argument 3.
     pub(super) fn lengths(
         &self,

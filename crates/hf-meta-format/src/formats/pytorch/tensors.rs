@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::call::{Call, is_tensor};
 use super::entries::{ModelEntry, find_copies, is_collection, role_of};
 use super::pickle::Pickle;
+use super::places::{StoragePlace, Storages, TensorPlaces};
 use super::tensor::{Tensor, find_shared, index};
 use super::values::{NodeKind, PickleValue, spend, too_large};
 use super::{PickleSummary, TensorView};
@@ -28,8 +29,8 @@ const PLACE_BYTES: usize = size_of::<Place>() + size_of::<u32>();
 /// The memory that a collection takes in a set.
 const VISITED_BYTES: usize = 12;
 
-/// The memory that a tensor takes, besides its name: here, and about 30 bytes in the table.
-const TENSOR_BYTES: usize = size_of::<Tensor>() + size_of::<u32>() + 30;
+/// The memory that a tensor takes, besides its name: here, and about 30 bytes in the table, and 24 for its position.
+const TENSOR_BYTES: usize = size_of::<Tensor>() + size_of::<u32>() + 30 + 24;
 
 /// The memory that a view takes, besides its names.
 const VIEW_BYTES: usize = size_of::<TensorView>() + 64;
@@ -44,7 +45,12 @@ type Result<T> = std::result::Result<T, HeaderError>;
 
 /// Returns the header of a file with a pickle, which ends at byte `end`: its tensors, with each stored element once, and
 /// the views of them.
-pub(super) fn header(pickle: &Pickle<'_>, root: PickleValue, end: u64) -> Result<FileHeader> {
+pub(super) fn header(
+    pickle: &Pickle<'_>,
+    root: PickleValue,
+    storages: &Storages<'_>,
+    end: u64,
+) -> Result<FileHeader> {
     let places = vec![Place { parent: 0, entry: 0, key: NO_KEY, value: root }];
     let (steps, memory) = (MAX_STEPS, pickle.free_memory);
     let entries = Vec::new();
@@ -53,12 +59,15 @@ pub(super) fn header(pickle: &Pickle<'_>, root: PickleValue, end: u64) -> Result
     finder.find_copies(&tensors)?;
     find_shared(pickle, &mut tensors);
     let (mut builder, mut views, mut at) = (TensorTableBuilder::new(), Vec::new(), 0_u64);
+    let mut places = TensorPlaces::default();
+    spend(&mut finder.memory, storages.len().saturating_mul(size_of::<StoragePlace>()))?;
     for tensor in &tensors {
         let (_, _, dtype, size) = *tensor.element;
         let dtype = Dtype::from(dtype);
         let name = finder.name(tensor.place)?;
         let shape: Vec<_> = tensor.lengths(pickle, 2).flatten().collect();
         let stored_shape = tensor.stored_shape(pickle);
+        let is_range = stored_shape.as_ref() == Some(&shape) && tensor.is_in_order(pickle);
         if stored_shape.as_ref() != Some(&shape) {
             let stored_in = tensor.stored_in.map_or(tensor.place, |at| tensors[at as usize].place);
             let stored_in = finder.name(stored_in)?;
@@ -68,12 +77,17 @@ pub(super) fn header(pickle: &Pickle<'_>, root: PickleValue, end: u64) -> Result
         if let Some(shape) = stored_shape {
             let begin = at;
             at = at.saturating_add(tensor.new.saturating_mul(size));
+            let (key, offset) = tensor.storage(pickle);
+            if let Some(storage) = storages.find(key).filter(|_| is_range && at > begin) {
+                places.add(begin, storage, offset);
+            }
             builder.push(&name, &TensorInfo::new(dtype, shape, (begin, at)));
         }
     }
     sort_by(&mut views, |one, other| one.name.cmp(&other.name));
     let imports = pickle.imports.iter().cloned().collect();
-    let summary = PickleSummary { imports, views, entries: finder.named_entries()? };
+    places.set_storages(storages);
+    let summary = PickleSummary { imports, views, entries: finder.named_entries()?, places };
     let mut header = FileHeader::new(builder.finish()?, 0..end);
     // If a dictionary repeats a key, the name would identify a stored tensor and an alias.
     let repeated = summary.aliases().find(|alias| header.tensors().get(&alias.name).is_some());

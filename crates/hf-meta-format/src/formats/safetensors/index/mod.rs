@@ -117,6 +117,32 @@ impl SafetensorsIndexJson {
         Ok(Self { dtype: None, metadata: None, weight_map })
     }
 
+    /// Returns the index of the shards with tensors that a function selects.
+    pub(crate) fn of_tensors(&self, mut is_selected: impl FnMut(&str) -> bool) -> Self {
+        let WeightMap { shards, tensors, shard_indices } = &self.weight_map;
+        let mut is_kept = vec![false; shards.len()];
+        for (tensor, shard) in tensors.list.iter().zip(shard_indices) {
+            // The function sees every name, because it also counts them.
+            is_kept[usize::from(*shard)] |= is_selected(tensor);
+        }
+        let (mut names, mut kept_indices) = (NameList::default(), Vec::new());
+        let mut ranks = vec![0_u16; shards.len()];
+        let kept = || shards.iter().zip(&is_kept).filter(|(_, is_kept)| **is_kept);
+        let kept_at = (0..shards.len()).filter(|at| is_kept[*at]);
+        (0..).zip(kept_at).for_each(|(rank, at)| ranks[at] = rank);
+        for (tensor, shard) in tensors.list.iter().zip(shard_indices) {
+            if is_kept[usize::from(*shard)] {
+                names.push(tensor);
+                kept_indices.push(ranks[usize::from(*shard)]);
+            }
+        }
+        let shards = kept().map(|(shard, _)| shard.clone()).collect();
+        // No name is there twice, so the names are never rejected.
+        let Ok(tensors) = names.into_names("index") else { return self.clone() };
+        let weight_map = WeightMap { shards, tensors, shard_indices: kept_indices };
+        Self { dtype: self.dtype.clone(), metadata: self.metadata.clone(), weight_map }
+    }
+
     /// Returns the shards, sorted by name.
     pub fn shards(&self) -> &[RepoPath] {
         &self.weight_map.shards
