@@ -30,12 +30,7 @@
 //! [`Counter::set_configs`] is called. Sums are therefore kept per layer: only the configuration identifies the
 //! layers that draft tokens.
 //!
-//! # Adding a quantization method
-//!
-//! Add a `Method` to a file in `methods/`, and to the list `METHODS` in `methods/mod.rs`. It lists the values of
-//! `quant_method` and declares the components with their shapes, as the writer stores a matrix of outputs × inputs.
-//! Counting inverts the declaration, and `verify` evaluates it. Then add a checkpoint of known size to
-//! `fixtures/quantized`.
+//! `methods/mod.rs` lists what a new quantization method needs.
 //!
 //! Names and configurations are untrusted input. Regular expressions are matched in linear time and limited in number
 //! and length, and the work per module is bounded.
@@ -66,6 +61,8 @@ pub use config::{ConfigError, Configs};
 pub use counted_as::{AuxiliaryTensor, CountedAs, Evidence, Packing};
 pub use counter::{Counter, needs_config};
 pub use experts::{MixtureOfExperts, UnknownActive};
+#[cfg(test)]
+pub(crate) use methods::flags;
 pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate, packed_with};
 pub(crate) use module::{Component, ComponentTensor, Module, container_bits};
 pub use names::Buffer;

@@ -427,6 +427,25 @@ impl<'a> RecipePolicy<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::count::flags;
+
+    /// A flag that is not read is false for every recipe.
+    #[test]
+    fn every_flag_of_a_layout_is_read() {
+        let json = r#"{
+            "config_groups": {
+                "g": {"weights": {"symmetric": true}, "input_activations": {"dynamic": true}}
+            },
+            "weight_block_size": [128, 128]
+        }"#;
+        let section: JsonObject<'_> = parse(json.as_bytes()).unwrap();
+        let configs = Configs::default();
+        let named = read_recipe(&section, &configs).numbers;
+        for key in flags() {
+            let is_read = NUMBERS.contains(&key) || named.contains_key(&key) || key == Key::Affine;
+            assert!(is_read, "add `{}` to `NUMBERS`", key.name());
+        }
+    }
 
     /// The patterns are many, and take long for each name.
     #[test]

@@ -193,8 +193,23 @@ impl Ranges {
         let groups = self.get(Side::Groups);
         let source = self.source(Side::Groups);
         self.restrict(grouping.of, Range { low: groups.low, ..Range::ANY }, source)?;
+        if let Some(groups) = groups.point().filter(|_| !grouping.rounds_up) {
+            self.restrict_to_multiples(grouping.of, groups)?;
+        }
         let sides = self.get(grouping.of).point().zip(groups.point());
         sides.is_none_or(|(side, groups)| grouping.allows(side, groups)).then_some(())
+    }
+
+    /// Restricts a side to the multiples of a number that is at least 1: 240 bytes of 5 bits hold 383 or 384 inputs, of which
+    /// 384 have 6 whole groups.
+    fn restrict_to_multiples(&mut self, side: Side, number: u64) -> Option<()> {
+        let Range { low, high } = self.get(side);
+        if !self.get(side).is_bounded() {
+            return Some(());
+        }
+        let range =
+            Range { low: low.checked_next_multiple_of(number)?, high: high - high % number };
+        self.restrict(side, range, self.source(side))
     }
 
     /// Restricts groups, and the side that is divided into them, by each other.

@@ -58,7 +58,7 @@ pub(super) struct PackedLayout {
 pub(super) enum Flag {
     /// Only the recipe distinguishes the weights from those of other methods.
     NeedsMethod,
-    /// Other layouts have the same shapes, so that only the recipe can state the bits.
+    /// Other layouts have the same shapes, so that only the recipe can state the bits. Without it, the count is a bound.
     NeedsRecipe,
     /// Experts are never stacked in one tensor.
     NeverStacked,

@@ -4,9 +4,25 @@
 //! parts of a module with their shapes, as [terms](term::Term): a side of the matrix times a fraction, exact or rounded
 //! up. The count [inverts](invert) the shapes, and the verification [evaluates](evaluate()) them.
 //!
-//! To add a method, write its constant in a file of its family, and add it to [`METHODS`]. Then add a case with a known
-//! number of parameters to `tests/oracles/definitions.py`, or to `real.py` if the packer runs on a CPU, and run the script:
-//! it writes the fixture. `cargo test -p hf-meta-count --lib count` counts it, and prints what the pages lack.
+//! # Adding a method
+//!
+//! 1. Write its constant in the file of its family, and add it to [`METHODS`]. The name of a part may have marks: `?` if
+//!    unquantized models use the name, too, and `*` for the end of a segment. With `?`, the part alone proves nothing: a
+//!    file without the weight next to it is not found.
+//! 2. If a part depends on a flag of the recipe, add the flag to `Key` and to `NUMBERS` in `check/rules/recipe.rs`.
+//! 3. Add a case with a known number of parameters to `tests/oracles/definitions.py`, or to `real.py` if the packer runs
+//!    on a CPU, and run the script: it writes the fixture. Cases of single modules, such as those of models that only use
+//!    the same names, are in `count/tests/packers.rs` and `flagged.rs`; broken ones are lines of `check/rules/defects.txt`.
+//! 4. `cargo test -p hf-meta-count --lib count` counts the cases, and prints what the pages lack; then run it once without
+//!    the filter, for the recipes.
+//!
+//! | file | families |
+//! |---|---|
+//! | `words` | weights in words, or several in the bytes of a layout of words: GPTQ, AWQ, Marlin, compressed-tensors, MLX |
+//! | `bytes` | one or more weights per byte: INT8, bitsandbytes, modelopt, BitNet, SDNQ |
+//! | `floats` | 8-bit and 4-bit floats with scales of rows or blocks |
+//! | `groups` | groups of weights, or tiles: EXL, HQQ, Quanto, torchao, SINQ |
+//! | `codebooks` | codes that stand for vectors: AQLM, VPTQ, QuIP#, HIGGS |
 
 mod bytes;
 mod codebooks;
@@ -103,4 +119,15 @@ const ENGINE_OPTIONS: Method = Method {
 /// Returns whether a method or an option with this lowercase name exists.
 pub(super) fn is_known(name: &str) -> bool {
     METHODS.iter().any(|method| method.is_named(Some(name)))
+}
+
+/// Returns the flags of recipes on which parts of layouts depend.
+#[cfg(test)]
+pub(crate) fn flags() -> impl Iterator<Item = crate::count::config::Key> {
+    let layouts = METHODS.iter().flat_map(|method| method.layouts);
+    let parts = layouts.flat_map(|layout| layout.parts());
+    parts.filter_map(|part| match part.stored {
+        layout::Stored::If(key) | layout::Stored::Unless(key) => Some(key),
+        _ => None,
+    })
 }
