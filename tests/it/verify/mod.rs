@@ -2,13 +2,15 @@
 //!
 //! Add a test here if the expected value is a finding, or a difference between two models. A defect of one file is planted
 //! in `planted`, one that its author did not notice is in `accidents`, and the choice of weight sets is in `sets`. Each
-//! finding also needs a sound model in which it does not occur.
+//! finding also needs a sound model in which it does not occur. Sound ones of authors are in `published`.
 
 mod accidents;
 mod against;
 mod diff;
 mod field;
 mod planted;
+mod published;
+mod requests;
 mod sets;
 
 use hf_meta::{Client, VerifyReport};

@@ -327,8 +327,12 @@ fn the_order_of_headers_changes_no_message() {
 /// A packed weight is required, whatever the method is.
 #[test]
 fn published_checkpoints_without_a_packed_weight_are_refused() {
+    /// Larger checkpoints take long, and have the same methods.
+    const MAX_TENSORS: usize = 10_000;
+
     let (mut tried, mut silent) = (0, Vec::new());
-    for (repo, published) in &all() {
+    let all = all().into_iter().filter(|(_, published)| published.tensors.len() < MAX_TENSORS);
+    for (repo, published) in &all.collect::<Vec<_>>() {
         let is_quantized = ["quantization_config", "quantization"]
             .iter()
             .any(|key| published.config.contains(&format!("\"{key}\"")));

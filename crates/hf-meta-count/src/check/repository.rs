@@ -54,7 +54,7 @@ impl<'a> Verification<'a> {
             let file = clip(path.as_str());
             if let Some(found) = DetectedFormat::recognize(&json) {
                 let reason = format!("the file looks like {found}");
-                return Err(Finding::UnusableConfig { file, reason });
+                return Err(Finding::InvalidConfig { file, reason });
             }
             Parts::read(path, &json).map_err(|reason| Finding::InvalidConfig { file, reason })
         });

@@ -19,9 +19,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use super::missing::{is_after_stages, scopes_with_other_stages};
 use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
 use super::siblings::{check_biases, check_embedding, check_siblings, lists};
+use super::stages::OtherStages;
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::timm::check_timm;
 use super::{MismatchKind, Mismatches, sides_text};
@@ -30,8 +30,7 @@ use crate::architectures::blueprint::{Blueprint, BlueprintEntry, Place};
 use crate::architectures::renames::Renames;
 use crate::base::model_config::ModelConfig;
 use crate::results::text::counted;
-use hf_meta_format::base::json_object::JsonObject;
-use hf_meta_format::formats::{Headers, TensorInfo, all_tensors, clip};
+use hf_meta_format::formats::{Headers, all_tensors, clip};
 
 /// Compares the tensors with the layout of the class that a loader builds.
 ///
@@ -133,8 +132,7 @@ pub(super) struct ModelCheck<'c, 'a, 'h> {
     pub(super) is_tied: Option<bool>,
     /// True for the names and shapes of MLX, as far as they differ.
     pub(super) is_mlx: bool,
-    /// True for each scope of the layout whose model has another number of stages.
-    other_stages: Vec<bool>,
+    other_stages: OtherStages,
     /// The values of formulas of each scope in each layer, with the keys that imply them.
     values: HashMap<(usize, &'static str, u32), Option<Evaluated>>,
     pub(super) mismatches: &'c mut Mismatches,
@@ -158,7 +156,7 @@ impl<'c, 'a, 'h> ModelCheck<'c, 'a, 'h> {
             class,
             is_tied: None,
             is_mlx: false,
-            other_stages: scopes_with_other_stages(layout),
+            other_stages: OtherStages::new(layout),
             values: HashMap::new(),
             mismatches,
         }
@@ -242,59 +240,6 @@ impl ModelCheck<'_, '_, '_> {
         });
         if tied.next().is_some() && !self.stored.has_packed && !self.stored.is_described {
             check_embedding(config, self.headers, self.mismatches);
-        }
-    }
-
-    /// Finds a model without a head that its class has, or without one row of it per label.
-    fn check_head(&mut self, config: &ModelConfig<'_>) {
-        const LABELS: &str = "Classification";
-        /// The ends of names of classes whose heads are never tied.
-        const ENDS: [&str; 7] = [
-            LABELS,
-            "ForCTC",
-            "ForMultipleChoice",
-            "ForNextSentencePrediction",
-            "ForPreTraining",
-            "ForQuestionAnswering",
-            "ForXVector",
-        ];
-
-        /// The key of classes whose head may have no tensors (`XLMSequenceSummary` in transformers).
-        const PROJECTION: &str = "summary_use_proj";
-
-        let [class] = &self.class.names[..] else { return };
-        let is_plain = self.class.object.get(PROJECTION) == Some(false);
-        if is_plain || !ENDS.iter().any(|end| class.ends_with(end)) {
-            return;
-        }
-        let mut known = self.layout.entries.iter().zip(&self.stored.places);
-        let is_stored = known.any(|(entry, places)| entry.is_head && !places.is_empty());
-        // The layout of BERT is that of a class without a pooler.
-        let is_base = |(name, _): &(&str, TensorInfo)| name.contains("pooler.");
-        // The layout has the head of its class, which may be tied.
-        let is_own = self.has_head && !self.layout.head_class.is_empty();
-        if !is_own && !is_stored && self.stored.unknown.iter().all(is_base) {
-            self.mismatches.add(MismatchKind::NoHead, class, "architectures", "", "");
-        } else if class.ends_with(LABELS) {
-            self.check_labels(class, config);
-        }
-    }
-
-    /// Finds a class that assigns labels, and of which no tensor has a row per label.
-    fn check_labels(&mut self, class: &str, config: &ModelConfig<'_>) {
-        let object = config.outermost();
-        let names = object.get::<JsonObject<'_>>("id2label").map(|names| names.len() as u64);
-        let names = names.map(|labels| (labels, "id2label"));
-        let stated = names.or_else(|| Some((object.number("num_labels")?, "num_labels")));
-        // A class that states no number has a default, and a packed head has other rows.
-        let Some((labels, key)) = stated.filter(|_| !self.stored.has_packed) else { return };
-        let has_rows = |tensor: &TensorInfo| tensor.shape.len() > 1 && tensor.shape[0] == labels;
-        let is_outside = |entry: &BlueprintEntry| entry.depth == 0 && !entry.path.contains("embed");
-        let mut known = self.stored.tensors.iter().filter(|(_, tensor, _)| has_rows(tensor));
-        let has_head = known.any(|(.., found)| is_outside(&self.layout.entries[found.entry]))
-            || self.stored.unknown.iter().any(|(_, tensor)| has_rows(tensor));
-        if labels > 0 && !has_head {
-            self.mismatches.add(MismatchKind::MissingHead, class, key, labels, "");
         }
     }
 
@@ -391,12 +336,13 @@ impl ModelCheck<'_, '_, '_> {
 
     /// Returns the sides of a tensor that the configuration implies; `None` for unknown ones.
     pub(super) fn expected_shape(&mut self, entry: usize, place: Place) -> Vec<Option<Implied>> {
-        let found = &self.layout.entries[entry];
-        let BlueprintEntry { scope, formulas, .. } = *found;
-        let is_other = self.other_stages[scope] && is_after_stages(found);
-        let is_known = |side: &str| side != "_" && !(is_other && side.contains('*'));
-        let sides = formulas.split(',');
-        sides.map(|side| is_known(side).then(|| self.evaluate(scope, side, place[0]))?).collect()
+        let entry = &self.layout.entries[entry];
+        let mut side = |side| match side {
+            "_" => None,
+            side if self.other_stages.hide(entry, side) => None,
+            side => self.evaluate(entry.scope, side, place[0]),
+        };
+        entry.formulas.split(',').map(&mut side).collect()
     }
 
     /// Compares the length of a list with the configuration.

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::MismatchKind;
 use super::config::{ModelCheck, wrong_side};
+use super::stages::is_in_spare_stage;
 use super::stored_modules::{is_expert, is_feed_forward, parent};
 use crate::architectures::architecture::text_of;
-use crate::architectures::blueprint::{Blueprint, BlueprintEntry, Group, GroupRule, Place};
+use crate::architectures::blueprint::{BlueprintEntry, Group, GroupRule, Place};
 use crate::count::names::pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
 use crate::results::text::counted;
@@ -90,7 +91,7 @@ impl ModelCheck<'_, '_, '_> {
                 _ => entry.depth == 0 && !entry.is_list && is_class("Backbone"),
             };
         let is_tied = is_shared(&entry.path) && self.has_shared();
-        let is_spare = is_tied || self.is_in_spare_stage(entry);
+        let is_spare = is_tied || is_in_spare_stage(self.layout, entry);
         if entry.is_head && !self.has_head || is_left_out || is_spare {
             return true;
         }
@@ -127,29 +128,6 @@ impl ModelCheck<'_, '_, '_> {
         are_tied
             && (known.iter().any(|(_, places)| !places.is_empty())
                 || unknown.any(|name| name.is_some_and(is_shared)))
-    }
-
-    /// Returns whether a module is in a stage after the last one, or between the last one and the next. The layouts of
-    /// vision models have as many stages as published models, and the configuration states the length of each.
-    fn is_in_spare_stage(&self, entry: &BlueprintEntry) -> bool {
-        if is_spare_expert(self.layout, entry) {
-            return true;
-        }
-        let Some(stage) = Stage::of(&entry.path) else { return false };
-        let depths = self.layout.scopes[entry.scope].object.get::<Vec<u64>>(DEPTHS);
-        let Some(stages) = depths.map(|depths| depths.len()).filter(|stages| *stages > 0) else {
-            return false;
-        };
-        if stage.number + 1 != stages {
-            return stage.number >= stages;
-        }
-        let others = self.layout.entries.iter().filter_map(|other| {
-            let found = Stage::of(&other.path).filter(|found| found.list == stage.list)?;
-            Some((found.number, found.inside))
-        });
-        let others: Vec<_> = others.collect();
-        let last = others.iter().map(|(number, _)| *number).max();
-        last.is_some_and(|last| !others.contains(&(last, stage.inside)))
     }
 
     /// Returns whether the model class has no module with a path, although the layout, which is that of another class, has.
@@ -316,59 +294,6 @@ fn is_shared(path: &str) -> bool {
     const NAMES: [&str; 3] = ["shared", "encoder.embed_tokens", "decoder.embed_tokens"];
 
     NAMES.iter().any(|name| is_named(path, name))
-}
-
-/// The key of the numbers of layers in each stage.
-const DEPTHS: &str = "depths";
-
-/// A stage of a vision model, which has a number in the layout.
-#[derive(PartialEq, Eq)]
-struct Stage<'p> {
-    list: &'p str,
-    number: usize,
-    inside: &'p str,
-}
-
-impl<'p> Stage<'p> {
-    /// Returns the stage in a path; `None` outside of stages.
-    fn of(path: &'p str) -> Option<Self> {
-        const LISTS: [&str; 4] = ["block", "blocks", "layers", "stages"];
-
-        let mut dots = path.match_indices('.').map(|(dot, _)| dot);
-        dots.find_map(|dot| {
-            let (list, rest) = (&path[..dot], &path[dot + 1..]);
-            let name = list.rsplit('.').next().filter(|name| LISTS.contains(name));
-            let (number, inside) = rest.split_once('.').unwrap_or((rest, ""));
-            name.and_then(|_| Some(Self { list, number: number.parse().ok()?, inside }))
-        })
-    }
-}
-
-/// Returns the scopes of a layout whose models have another number of stages than the layout, so that the widths after the
-/// last stage are other multiples of the first one.
-pub(super) fn scopes_with_other_stages(layout: &Blueprint<'_>) -> Vec<bool> {
-    let depths = layout.scopes.iter().map(|scope| scope.object.get::<Vec<u64>>(DEPTHS));
-    let is_other = |(scope, depths): (usize, Option<Vec<u64>>)| {
-        let Some(depths) = depths else { return false };
-        let inside = layout.entries.iter().filter(|entry| entry.scope == scope);
-        let stages = inside.filter_map(|entry| Some(Stage::of(&entry.path)?.number + 1)).max();
-        stages.is_some_and(|stages| stages != depths.len())
-    };
-    depths.enumerate().map(is_other).collect()
-}
-
-/// Returns whether an entry is outside of stages, and has a side that is a multiple of a key.
-pub(super) fn is_after_stages(entry: &BlueprintEntry) -> bool {
-    entry.formulas.contains('*') && Stage::of(&entry.path).is_none()
-}
-
-/// Returns whether an entry is an expert with a number in its name that the model does not have, as in `expert_3` of
-/// Switch Transformers.
-fn is_spare_expert(layout: &Blueprint<'_>, entry: &BlueprintEntry) -> bool {
-    let mut segments = entry.path.split('.');
-    let number = segments.find_map(|segment| segment.strip_prefix("expert_")?.parse::<u64>().ok());
-    let experts = || layout.scopes[entry.scope].object.number("num_experts");
-    number.is_some_and(|number| experts().is_some_and(|experts| number >= experts))
 }
 
 /// Returns whether one of the sorted places begins with these numbers.

@@ -6,6 +6,7 @@
 mod adapter;
 mod adapter_base;
 mod config;
+mod head;
 mod missing;
 mod model;
 mod model_class;
@@ -13,6 +14,7 @@ mod parts;
 mod recipe;
 mod siblings;
 mod single_file;
+mod stages;
 mod stored_modules;
 #[cfg(test)]
 mod tests;

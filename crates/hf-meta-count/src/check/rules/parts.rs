@@ -65,12 +65,12 @@ type Modules<'h> = BTreeMap<&'h str, PackedModule>;
 /// Finds packed modules without their weight, and modules without a part that all others of their kind have.
 pub(super) fn check_parts(headers: &Headers, found: &mut Mismatches) {
     let kinds = packed_modules(headers);
-    let evidence = Evidence::new(&kinds);
+    let known = KnownWeights::new(&kinds);
     let mut missing = BTreeMap::new();
     for modules in kinds.values() {
         for (name, module) in modules.iter().filter(|(_, module)| module.weight.is_none()) {
             let sibling = modules.values().find_map(|other| other.shown_by(module));
-            if let Some((weight, part)) = sibling.or_else(|| evidence.of(module)) {
+            if let Some((weight, part)) = sibling.or_else(|| known.of(module)) {
                 let tensor = format!("{name}{weight}");
                 found.add(MismatchKind::MissingWeight, &tensor, "", "", part.name);
             }
@@ -130,14 +130,14 @@ fn packed_modules(headers: &Headers) -> BTreeMap<String, Modules<'_>> {
 }
 
 /// The modules with a weight, which show what others lack.
-struct Evidence<'m> {
+struct KnownWeights<'m> {
     /// A weight next to each part.
     weights: BTreeMap<&'static Component, &'static Component>,
     /// The packed weight next to some parts.
     packed: BTreeMap<&'m Parts, &'static Component>,
 }
 
-impl<'m> Evidence<'m> {
+impl<'m> KnownWeights<'m> {
     fn new(kinds: &'m BTreeMap<String, Modules<'_>>) -> Self {
         let mut found = Self { weights: BTreeMap::new(), packed: BTreeMap::new() };
         for module in kinds.values().flat_map(Modules::values) {

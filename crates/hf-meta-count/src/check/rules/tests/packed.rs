@@ -112,7 +112,7 @@ const FEW: [&str; 13] = [
 fn a_packed_module_needs_its_parts() {
     let (mut tried, mut silent) = (0, BTreeMap::<_, BTreeSet<String>>::new());
     for_each(|fixture, checkpoint, packed| {
-        for (module, _, others) in packed.get(packed.len() / 2) {
+        for (module, _, others) in packed.iter().skip(packed.len() / 2).take(1) {
             for (name, part) in others.iter().filter(|(_, part)| part.is_stored_for_each_weight()) {
                 let mut broken = checkpoint.clone();
                 broken.tensors.remove(name);
