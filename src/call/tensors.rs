@@ -56,7 +56,7 @@ impl ModelCall {
             }
             planned => planned?.0,
         };
-        let planned = planned.map_err(not_planned)?;
+        let planned = planned.map_err(|error| not_planned(&error))?;
         self.admit_requests(planned.plan.ranges.len())?;
         Ok(planned)
     }
@@ -102,7 +102,7 @@ impl ModelCall {
         };
         let reads = stream::iter(needed).map(read).buffer_unordered(MAX_HEADERS_IN_FLIGHT);
         let headers: Vec<_> = reads.try_collect().await?;
-        StorageStarts::new(headers).map_err(not_planned)
+        StorageStarts::new(headers).map_err(|error| not_planned(&error))
     }
 
     /// Asks the budget for the requests of a plan.
@@ -123,6 +123,6 @@ impl ModelCall {
     }
 }
 
-fn not_planned(error: PlanError) -> Error {
+fn not_planned(error: &PlanError) -> Error {
     Error::InvalidOption { option: "tensors", message: error.to_string() }
 }

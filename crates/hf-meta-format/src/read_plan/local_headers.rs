@@ -13,13 +13,10 @@ use crate::formats::pytorch::StoragePlace;
 use crate::formats::{FileHeader, RepoPath};
 
 /// The length of a local header without its name and padding. Source: section 4.3.7 of APPNOTE.TXT 6.3.10.
-const LOCAL_HEADER: u64 = 30;
+const LOCAL_HEADER: usize = 30;
 
 /// The reason for a malformed local header.
 const MALFORMED: &str = "the ZIP archive states no data where a storage begins";
-
-/// The reason for a local header that was not read.
-const UNKNOWN: &str = "a pickle names its storages, and only the headers inside of the archive state where they begin";
 
 /// The header in front of a storage in a ZIP archive. It states where the storage begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +64,7 @@ impl ReadPlan {
             })?;
             let file = Arc::new(PlannedFile { path, size: header.file_size() });
             needed.extend(found.into_iter().map(|(at, size)| {
-                let range = at..at.saturating_add(LOCAL_HEADER);
+                let range = at..at.saturating_add(LOCAL_HEADER as u64);
                 LocalHeader { file: Arc::clone(&file), range, size }
             }));
         }
@@ -101,8 +98,8 @@ impl StorageStarts {
 
 /// Returns the length of a local header with its name and padding; `None` if the data are compressed.
 fn data_start(header: &[u8]) -> Option<u64> {
-    let header: &[u8; LOCAL_HEADER as usize] = header.try_into().ok()?;
+    let header: &[u8; LOCAL_HEADER] = header.try_into().ok()?;
     let number = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
     let is_stored = header.starts_with(b"PK\x03\x04") && number(8) == 0;
-    is_stored.then(|| LOCAL_HEADER + number(26) + number(28))
+    is_stored.then(|| LOCAL_HEADER as u64 + number(26) + number(28))
 }

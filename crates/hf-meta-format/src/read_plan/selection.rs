@@ -220,7 +220,9 @@ impl Matcher<'_> {
     /// Marks the patterns that match a name. Returns whether any does.
     fn mark(&mut self, name: &str) -> bool {
         let found = self.matches(name);
-        found.iter().for_each(|(_, at)| self.matched[*at] = true);
+        for (_, at) in &found {
+            self.matched[*at] = true;
+        }
         !found.is_empty()
     }
 
