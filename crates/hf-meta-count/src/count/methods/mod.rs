@@ -125,7 +125,7 @@ pub(super) fn is_known(name: &str) -> bool {
 #[cfg(test)]
 pub(crate) fn flags() -> impl Iterator<Item = crate::count::config::Key> {
     let layouts = METHODS.iter().flat_map(|method| method.layouts);
-    let parts = layouts.flat_map(|layout| layout.parts());
+    let parts = layouts.flat_map(layout::PackedLayout::parts);
     parts.filter_map(|part| match part.stored {
         layout::Stored::If(key) | layout::Stored::Unless(key) => Some(key),
         _ => None,
