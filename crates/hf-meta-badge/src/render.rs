@@ -56,7 +56,7 @@ impl Badge {
             // Both crates use the names of shields.io; a test compares them.
             style: options.style.as_str().parse().unwrap_or_default(),
             // An empty label has no background.
-            label_color: (!label.is_empty() && !is_social).then(|| gray.as_str()),
+            label_color: (!label.is_empty() && !is_social).then_some(gray.as_str()),
             message_color: Some(if is_social { "" } else { &color }),
             logo: (options.logo == Logo::HuggingFace).then_some(FACE.trim_end()),
             ..BadgeParams::new(&label, &message)
