@@ -33,7 +33,8 @@ def build(entry):
         model = cls(config)
     tensors = {name: tensor for name, tensor in model.state_dict().items() if name not in model.all_tied_weights_keys}
     linear = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
-    tensors = revert_weight_conversion(model, tensors)
+    # Training programs store the names in memory.
+    tensors = tensors if entry.get("in_memory") else revert_weight_conversion(model, tensors)
     floats = entry["dtype"]
     found = {name: (floats if tensor.is_floating_point() else DTYPES[tensor.dtype], list(tensor.shape)) for name, tensor in tensors.items()}
     return found, linear

@@ -251,3 +251,7 @@ for name, names, more in [("google/mobilebert-uncased", "mobilebert MobileBertFo
                           ("google/tapas-base-finetuned-wtq", "tapas TapasForQuestionAnswering", encoder("base", vocab_size=30522, type_vocab_sizes=[3, 256, 256, 2, 256, 256, 10], num_aggregation_labels=4)),
                           ("junnyu/roformer_chinese_base", "roformer RoFormerForMaskedLM", encoder("base", vocab_size=50000, embedding_size=768, max_position_embeddings=1536))]:
     checkpoint(name, names, more, rename=GAMMA, kinds=["legacy names"])
+
+# Names and stacks of experts as transformers has them in memory, which training programs dump.
+checkpoint("example/Qwen3-30B-A3B from memory", "qwen3_moe Qwen3MoeForCausalLM", llama(2048, 12, 32, 4, 6144, 151936, head_dim=128, num_experts=64, num_experts_per_tok=8, moe_intermediate_size=768, tie_word_embeddings=False), dtype="BF16", in_memory=True, kinds=["other writers"])
+checkpoint("example/Mixtral from memory", "mixtral MixtralForCausalLM", llama(4096, 8, 32, 8, 14336, 32000, num_local_experts=8, num_experts_per_tok=2, tie_word_embeddings=False), dtype="BF16", in_memory=True, kinds=["other writers"])

@@ -169,6 +169,7 @@ impl<'a> Blueprint<'a> {
             if entry.is_list {
                 continue;
             }
+            let depth = entry.depth;
             let mut name = if entry.is_head { String::new() } else { self.prefix.to_owned() };
             name += &entry.path;
             for number in NUMBERS {
@@ -183,7 +184,10 @@ impl<'a> Blueprint<'a> {
                     let path = NUMBERS
                         .iter()
                         .fold(found.into_owned(), |path, number| path.replace(number, "#"));
-                    self.insert_path(RENAMED, &path, at);
+                    // A loader stacks the modules of a list, such as experts. A tensor with that name is the stack.
+                    if path.split('.').filter(|part| *part == "#").count() == depth {
+                        self.insert_path(RENAMED, &path, at);
+                    }
                 }
             }
         }

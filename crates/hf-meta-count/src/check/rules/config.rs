@@ -47,11 +47,19 @@ pub(super) fn compare(
     if let Some(result) = check_timm(config.outermost(), headers, found) {
         return result;
     }
-    let class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
-    let shown = clip(class.shown());
+    let mut class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
+    let mut shown = clip(class.shown());
     let unknown = || format!("the architecture `{shown}` is not known");
-    let layout = layout_of(&class).ok_or_else(unknown)?;
-    let stored = StoredModules::new(&layout, headers);
+    let mut layout = layout_of(&class).ok_or_else(unknown)?;
+    let mut stored = StoredModules::new(&layout, headers);
+    // Files of EXAONE have their own names, although `AutoModel` builds the class of Llama.
+    if let Some(by_type) = class.of_model_type(config)
+        && !stored.are_named_as(&layout)
+        && let Some(other) = layout_of(&by_type)
+    {
+        (stored, layout) = (StoredModules::new(&other, headers), other);
+        (shown, class) = (clip(by_type.shown()), by_type);
+    }
     // Their loaders rename nothing.
     let is_of_library = OWN_NAMES.iter().any(|library| class.architecture.starts_with(library));
     if is_of_library && let Some(first) = stored.first_of_other_model() {
@@ -219,7 +227,7 @@ impl ModelCheck<'_, '_, '_> {
         }
         let missing = self.missing_modules();
         self.add_missing(&missing);
-        self.check_biases();
+        self.check_biases(config);
         // A head that the layout has is a missing module.
         let is_in_list = |(entry, _): &(usize, Place)| self.layout.entries[*entry].depth > 0;
         if missing.iter().all(is_in_list) {

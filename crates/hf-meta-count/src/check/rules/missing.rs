@@ -8,6 +8,7 @@ use super::stages::is_in_spare_stage;
 use super::stored_modules::{is_expert, is_feed_forward, parent};
 use crate::architectures::architecture::text_of;
 use crate::architectures::blueprint::{BlueprintEntry, Group, GroupRule, Place};
+use crate::base::model_config::ModelConfig;
 use crate::count::names::pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns};
 use crate::results::text::counted;
@@ -269,19 +270,34 @@ impl ModelCheck<'_, '_, '_> {
     }
 
     /// Adds the missing biases of modules that always have one.
-    pub(super) fn check_biases(&mut self) {
+    pub(super) fn check_biases(&mut self, config: &ModelConfig<'_>) {
         let entries = self.layout.entries.iter().enumerate();
+        let is_sinq = is_by_sinq(config);
+        let unpacked = self.stored.tensors.iter().filter(|_| is_sinq);
+        let unpacked: BTreeSet<_> =
+            unpacked.map(|(.., found)| (found.entry, found.place)).ordered();
         for (at, entry) in entries.filter(|(_, entry)| entry.has_bias) {
             let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
             for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {
                 let name = format!("{}.bias", self.name(entry, *place));
-                if self.is_tied_bias(&name) {
+                let is_dropped = is_sinq && !unpacked.contains(&(at, *place));
+                if is_dropped || self.is_tied_bias(&name) {
                     continue;
                 }
                 self.mismatches.add(MismatchKind::MissingModule, &name, "model_type", "", "");
             }
         }
     }
+}
+
+/// Returns whether transformers builds packed modules without biases, which it then does not miss: `replace_with_sinq_linear` in
+/// `integrations/sinq.py` (5.24). While it quantizes, it reports the biases of the plain weights as unexpected, and saves
+/// none.
+fn is_by_sinq(config: &ModelConfig<'_>) -> bool {
+    let methods = config.quantization_sections();
+    methods
+        .filter_map(|section| section.get::<String>("quant_method"))
+        .any(|method| method == "sinq")
 }
 
 /// Returns whether a path is a name, or ends with it.

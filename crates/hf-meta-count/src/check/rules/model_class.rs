@@ -121,6 +121,15 @@ impl<'a> ModelClass<'a> {
         Some(Self { architecture, key, object, names, custom, is_stated })
     }
 
+    /// Returns the class with the modules of the stated architecture, if it has those of another one.
+    pub(super) fn of_model_type(&self, config: &ModelConfig<'a>) -> Option<Self> {
+        let object = config.outermost().clone();
+        let (architecture, key) = stated_architecture(&object)?;
+        let (names, custom) = (self.names.clone(), self.custom.clone());
+        let other = Self { architecture, key, object, names, custom, is_stated: self.is_stated };
+        Some(other).filter(|other| other.architecture != self.architecture)
+    }
+
     /// Returns the class of a part of a file without configuration. Messages name the kind of the file.
     pub(super) fn of_file(kind: &'static str) -> Self {
         Self {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{Checkpoint, Mismatch, Severity, fixtures};
+use super::{Checkpoint, Mismatch, MismatchKind, Severity, fixtures};
 use crate::count::{Component, split_name};
 
 /// The tensors of each module, with their components.
@@ -127,4 +127,20 @@ fn a_packed_module_needs_its_parts() {
     let silent: Vec<_> = silent.iter().map(|(part, found)| format!("{part}: {found:?}")).collect();
     assert!(silent.is_empty(), "of {tried}:\n{}", silent.join("\n"));
     assert!(tried > 700, "{tried}");
+}
+
+/// transformers builds the modules of SINQ without biases, and those of all other methods with them.
+#[test]
+fn sinq_has_no_biases() {
+    let fixture = |config: &str| {
+        let mut checkpoint = Checkpoint::named("quantized/sinq-real-llama");
+        checkpoint.edit(r#"model_type="qwen2""#);
+        checkpoint.edit(r#"architectures=["Qwen2ForCausalLM"]"#);
+        checkpoint.edit(config);
+        let found = checkpoint.mismatches().into_iter();
+        found.filter(|found| found.kind == MismatchKind::MissingModule).count()
+    };
+    assert_eq!(fixture(r#"quantization_config.quant_method="sinq""#), 0);
+    // The queries, keys and values of a layer.
+    assert_eq!(fixture(r#"quantization_config.quant_method="hqq""#), 3);
 }
