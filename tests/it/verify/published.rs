@@ -63,17 +63,19 @@ fn expand(names: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for part in names.split_inclusive('}') {
         let (text, numbers) = part.split_once('{').unwrap_or((part, ""));
-        found.iter_mut().for_each(|name| name.push_str(text));
+        for name in &mut found {
+            name.push_str(text);
+        }
         let Some(numbers) = numbers.strip_suffix('}') else { continue };
         let ranges =
             numbers.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
         let number = |text: &str| text.parse::<u64>().unwrap();
         let numbers: Vec<_> =
             ranges.flat_map(|(first, last)| number(first)..=number(last)).collect();
-        let named = found.iter().flat_map(|name| {
+        let with_numbers = found.iter().flat_map(|name| {
             numbers.iter().map(|number| format!("{name}{number}")).collect::<Vec<_>>()
         });
-        found = named.collect();
+        found = with_numbers.collect();
     }
     found
 }
