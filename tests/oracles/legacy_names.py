@@ -20,6 +20,18 @@ SPEECH = dict(SMALL, conv_dim=(16, 16), conv_kernel=(3, 3), conv_stride=(2, 2), 
 GAMMA = [(r"LayerNorm\.weight$", "LayerNorm.gamma"), (r"LayerNorm\.bias$", "LayerNorm.beta")]
 NORM = [(r"parametrizations\.weight\.original0$", "weight_g"), (r"parametrizations\.weight\.original1$", "weight_v")]
 
+T5 = dict(d_model=32, d_kv=16, d_ff=48, num_layers=2, num_decoder_layers=2, num_heads=2, vocab_size=96, relative_attention_num_buckets=8)
+BART = dict(d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=96, max_position_embeddings=64, pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2)
+GPT = dict(n_embd=32, n_layer=2, n_head=2, n_positions=64, vocab_size=96)
+MOE = dict(SMALL, num_key_value_heads=1, num_experts=4, num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
+BASE = [(r"^(model|transformer)\.", "")]
+DOCUMENT = dict(SMALL, max_2d_position_embeddings=64)
+# The only name of a shared embedding.
+SHARED = [(r"(^|\.)shared\.", r"\1encoder.embed_tokens.")]
+DECODER = [(r"(^|\.)shared\.", r"\1decoder.embed_tokens.")]
+# The names that training programs dump.
+IN_MEMORY = None
+
 # A class, its configuration, and the old names.
 CASES = [
     ("BertForMaskedLM", SMALL, GAMMA),
@@ -27,6 +39,17 @@ CASES = [
     ("Wav2Vec2ForCTC", SPEECH, NORM),
     ("HubertModel", SPEECH, NORM),
     ("WavLMModel", SPEECH, NORM),
+    ("ElectraForPreTraining", dict(SMALL, embedding_size=16), GAMMA),
+    ("LongformerForMaskedLM", dict(SMALL, attention_window=[8, 8]), GAMMA),
+    ("LayoutLMForMaskedLM", DOCUMENT, GAMMA),
+    ("RoFormerForMaskedLM", dict(SMALL, embedding_size=32), GAMMA),
+    ("Wav2Vec2ForCTC", dict(SPEECH, add_adapter=True, num_adapter_layers=1, output_hidden_size=24), NORM),
+    ("GPT2LMHeadModel", GPT, BASE),
+    ("BloomForCausalLM", dict(hidden_size=32, n_layer=2, n_head=2, vocab_size=96), BASE),
+    ("OPTForCausalLM", dict(SMALL, ffn_dim=48, word_embed_proj_dim=32), BASE),
+    *((name, T5, names) for name, names in [("T5ForConditionalGeneration", SHARED), ("T5ForConditionalGeneration", DECODER), ("T5EncoderModel", SHARED), ("MT5ForConditionalGeneration", SHARED)]),
+    *((name, BART, names) for name in ("BartForConditionalGeneration", "MBartForConditionalGeneration", "PegasusForConditionalGeneration", "MarianMTModel", "M2M100ForConditionalGeneration") for names in (SHARED, DECODER)),
+    *((name, MOE, IN_MEMORY) for name in ("Qwen3MoeForCausalLM", "MixtralForCausalLM", "OlmoeForCausalLM")),
 ]
 
 
@@ -41,10 +64,10 @@ def main():
             path = pathlib.Path(folder) / "model.safetensors"
             tensors = load_file(path)
             renamed = {}
-            for key, tensor in tensors.items():
-                for pattern, old in rules:
+            for key, tensor in (model.state_dict() if rules is IN_MEMORY else tensors).items():
+                for pattern, old in rules or ():
                     key = re.sub(pattern, old, key)
-                renamed[key] = tensor
+                renamed[key] = tensor.clone()
             changed = len(renamed.keys() - tensors.keys())
             save_file(renamed, path, metadata={"format": "pt"})
             _, info = cls.from_pretrained(folder, output_loading_info=True)

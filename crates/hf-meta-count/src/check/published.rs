@@ -291,6 +291,23 @@ fn published_checkpoints_with_a_defect_are_refused() {
     assert!(tried > 300, "{tried}");
 }
 
+/// The layouts of vision models leave the lengths of their stages open, and `depths` states them.
+#[test]
+fn each_stage_has_all_layers() {
+    let all = all();
+    let cases = [
+        ("microsoft/swin-tiny-patch4-window7-224", "swin.encoder.layers.2.blocks.5."),
+        ("naver-clova-ix/donut-base, its encoder", "encoder.layers.1.blocks.3."),
+        ("facebook/convnext-tiny-224", "convnext.encoder.stages.3.layers.2."),
+    ];
+    for (repo, layer) in cases {
+        let published = &all.iter().find(|(name, _)| name == repo).unwrap().1;
+        let inside = published.tensors.keys().map(String::as_str);
+        let inside: BTreeSet<_> = inside.filter(|name| name.starts_with(layer)).collect();
+        assert!(!inside.is_empty() && published.is_refused(&published.without(&inside)), "{repo}");
+    }
+}
+
 /// EXL3 states the bits of the output embedding apart from those of all other modules.
 #[test]
 fn the_head_has_its_own_bits() {

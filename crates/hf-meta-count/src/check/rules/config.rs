@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use super::model_class::{LoadedAs, ModelClass, is_by_mlx};
-use super::siblings::{check_biases, check_embedding, check_siblings, lists};
+use super::siblings::{check_biases, check_embedding, check_siblings, check_stages, lists};
 use super::stages::OtherStages;
 use super::stored_modules::{ModulePart, StoredModules, first_numbers, parent};
 use super::timm::check_timm;
@@ -79,14 +79,26 @@ pub(super) fn compare(
     let check = ModelCheck::new(layout, stored, &class, headers, found);
     let shaped = ModelCheck { has_head, is_tied, is_mlx, ..check }.check_all(config);
     if !found.has_errors() {
-        let is_weight = |name: &str| stored.is_weight(layout, name);
-        let has_shape = |name: &str| {
-            stored.find(layout, name).is_some_and(|found| shaped.contains(&found.entry))
-        };
-        check_siblings(&lists(headers), is_weight, has_shape, found);
-        check_biases(headers, |name| stored.is_weight(layout, name), found);
+        check_layers(stored, layout, &shaped, headers, found);
+        // The layouts leave the lengths of numbered stages open.
+        check_stages(headers, config, found);
     }
     Ok(())
+}
+
+/// Compares the layers with each other. `shaped` are the entries whose shapes were compared with the configuration.
+fn check_layers(
+    stored: &StoredModules<'_>,
+    layout: &Blueprint<'_>,
+    shaped: &BTreeSet<usize>,
+    headers: &Headers,
+    found: &mut Mismatches,
+) {
+    let is_weight = |name: &str| stored.is_weight(layout, name);
+    let has_shape =
+        |name: &str| stored.find(layout, name).is_some_and(|found| shaped.contains(&found.entry));
+    check_siblings(&lists(headers), is_weight, has_shape, found);
+    check_biases(headers, is_weight, found);
 }
 
 /// Returns the modules of a class, with the names that its loader renames; `None` if the class is not known.

@@ -295,7 +295,7 @@ fn check_half(
 }
 
 /// Compares the number of layers of each stage with `depths`, as vision models state it.
-fn check_stages(headers: &Headers, config: &ModelConfig<'_>, found: &mut Mismatches) {
+pub(super) fn check_stages(headers: &Headers, config: &ModelConfig<'_>, found: &mut Mismatches) {
     const KEY: &str = "depths";
 
     let Some(depths) = config.outermost().get::<Vec<u64>>(KEY) else { return };
