@@ -88,7 +88,9 @@ safetensors.torch.save_file(torch_tensors(), models["torch"], metadata={"format"
 # Two tensors in one storage, too.
 parts = dict(zip(("first", "second"), torch.arange(24.0).reshape(6, 4).split(3)))
 torch.save({**torch_tensors(), **parts}, models["zip"])
-torch.save({**torch_tensors(), **parts}, models["legacy"], _use_new_zipfile_serialization=False)
+# `torch.load` reads no types in an old file that are newer than it.
+old = {name: tensor for name, tensor in torch_tensors().items() if not name.startswith(("uint16", "uint32", "uint64", "float8"))}
+torch.save({**old, **parts}, models["legacy"], _use_new_zipfile_serialization=False)
 write_gguf(models["gguf"])
 expected = {
     "torch": loaded(safetensors.torch.load_file(models["torch"])),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hf_meta::{Endpoint, Error, RepoPath, VerifyReport};
+use hf_meta::{Endpoint, Error, ErrorKind, RepoPath, VerifyReport};
 use hf_meta_count::results::Finding;
 use hf_meta_count::results::VerifiedSet;
 use hf_meta_format::formats::Format;
@@ -61,7 +61,9 @@ impl SarifLog {
     pub(crate) fn add_error(&mut self, source: &RepoArg, endpoint: &Endpoint, error: &Error) {
         let location = location(source, None, endpoint);
         let found = result("error", &message_with_causes(error), &location);
-        if ExitStatus::from(error) != ExitStatus::CheckFailed {
+        // A file or folder that does not exist was not read, either.
+        let is_missing = error.kind() == ErrorKind::FileNotFound;
+        if is_missing || ExitStatus::from(error) != ExitStatus::CheckFailed {
             self.add_failure(found.clone(), error.code());
         }
         self.add(found, error.code(), error.kind().description(), "errors.md");

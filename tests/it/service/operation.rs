@@ -173,9 +173,11 @@ async fn the_page_of_the_npm_package_is_served_if_it_was_built() {
         let seen = get(&router, &format!("/inspect/{path}")).await;
         assert_eq!(seen.status, StatusCode::NOT_FOUND, "{path}");
     }
-    for (path, target) in
-        [("/inspect", "inspect/page/index.html"), ("/inspect/", "page/index.html")]
-    {
+    for (path, target) in [
+        ("/inspect", "inspect/page/index.html"),
+        ("/inspect/", "page/index.html"),
+        ("/inspect/?hub=https%3A%2F%2Fx", "page/index.html?hub=https%3A%2F%2Fx"),
+    ] {
         let seen = get(&router, path).await;
         assert_eq!(seen.status, StatusCode::TEMPORARY_REDIRECT);
         assert_eq!(seen.header("location"), target);

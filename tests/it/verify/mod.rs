@@ -283,6 +283,9 @@ fn the_command_prints_sarif() {
     let read = run(&hub, &["verify", "org/planted", "--sarif"]).stdout;
     let read: Value = serde_json::from_str(&read).unwrap();
     assert_eq!(invocation(&read)["executionSuccessful"], true, "findings are no failures");
+    let missing = run(&hub, &["verify", "./does-not-exist", "--sarif"]);
+    let missing: Value = serde_json::from_str(&missing.stdout).unwrap();
+    assert_eq!(invocation(&missing)["executionSuccessful"], false, "nothing was read");
     let text = notes[0]["message"]["text"].as_str().unwrap();
     assert!(text.starts_with("config.json was not compared: "), "{text}");
     let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();

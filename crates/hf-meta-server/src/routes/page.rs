@@ -102,7 +102,9 @@ pub(super) async fn inspector(
 /// has the redirect, because an application may mount the routes below another one.
 pub(super) async fn inspector_start(request: Request) -> impl IntoResponse {
     let folder = if request.uri().path().ends_with('/') { "" } else { "inspect/" };
-    (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("{folder}page/index.html"))])
+    // The query names the Hub.
+    let query = request.uri().query().map_or_else(String::new, |query| format!("?{query}"));
+    (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("{folder}page/index.html{query}"))])
 }
 
 /// Serves the rules for crawlers. They may read the page but not the results, because each one costs a lookup.
