@@ -61,6 +61,8 @@ export interface MemoryOptions {
   /** The share of the memory that vLLM uses, 0.9 by default. */
   gpuMemoryUtilization?: number | string;
   tp?: number;
+  /** The stages among which vLLM divides the layers. */
+  pp?: number;
 }
 
 /** A checkpoint whose headers were read. */

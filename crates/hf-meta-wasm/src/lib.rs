@@ -25,7 +25,6 @@ mod tensors;
 use std::sync::Arc;
 
 use hf_meta_count::SafetensorsParseFromRepo::{Sharded, Single};
-use hf_meta_count::memory::Memory;
 use hf_meta_count::{CountReport, Diff, Tree, Weights};
 use hf_meta_format::{PUBLIC_HUB_HOSTS, RepoSource, is_local_path};
 use hf_meta_inspect::{Call, Error, Files};
@@ -98,13 +97,13 @@ impl Inspection {
     /// Returns the memory under other conditions as JSON. `changed` is a JSON list of the names and values that differ
     /// from the requested ones. Returns `undefined` if no memory was requested, or if a value is invalid.
     pub fn memory(&self, changed: &str) -> Option<String> {
-        let Memory { mut options, weight_bytes, spec, .. } =
-            (**self.report.memory.as_ref()?).clone();
+        let memory = self.report.memory.as_deref()?;
+        let mut options = memory.options;
         let changed: Vec<(String, String)> = serde_json::from_str(changed).ok()?;
         for (name, value) in &changed {
             options.set(name, value).ok()?;
         }
-        Some(json(&Memory::new(weight_bytes, spec, options)))
+        Some(json(&memory.under(options)))
     }
 
     /// Returns the JSON of `hf-meta diff --json`. Returns `undefined` if the headers were not kept.
