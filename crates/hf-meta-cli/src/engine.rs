@@ -35,7 +35,7 @@ pub(crate) struct PairArgs {
     #[arg(long, value_name = "REPO", value_hint = ValueHint::AnyPath, requires = "engine", hide_short_help = true)]
     adapter: Option<OsString>,
 
-    /// Projector of images that --engine loads together with the model: a GGUF file, such as hf://org/name/mmproj.gguf
+    /// Projector of images that --engine loads together with the model: a GGUF file on disk, or its URL
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, requires = "engine", hide_short_help = true)]
     mmproj: Option<OsString>,
 }

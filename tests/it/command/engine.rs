@@ -240,9 +240,35 @@ fn exit_codes_and_first_reasons() {
         assert_eq!(found, (code, &loads, reason), "{args} {document} {}", output.stderr);
         assert!(engine["pairs"][0]["weightBytes"].as_u64() > Some(0), "{args}");
     }
-    let gated = run(&hub, &["verify", "org/gated", "--engine", "vllm"]);
-    assert_eq!(gated.code, 3);
-    assert!(gated.stdout.contains("vllm 0.33.0: no\naccess: "), "{}", gated.stdout);
+    let denied: [&[&str]; 3] =
+        [&["org/gated"], &["org/missing"], &["org/small", "--revision", "v9"]];
+    for source in denied {
+        let output = run(&hub, &[&["verify", "--engine", "vllm"], source].concat());
+        assert_eq!(output.code, 3, "{source:?}");
+        assert!(output.stdout.contains("vllm 0.33.0: no\naccess: "), "{}", output.stdout);
+    }
+}
+
+/// What `verify` calls an error excludes a model, and a later error is the first reason.
+#[test]
+fn invalid_values_are_a_reason() {
+    let header = r#"{"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}"#;
+    let length = (header.len() as u64).to_le_bytes();
+    let values: Vec<u8> =
+        [1.0, f32::NAN, 2.0, 3.0].iter().flat_map(|one: &f32| one.to_le_bytes()).collect();
+    let weights = File::from_bytes([&length[..], header.as_bytes(), &values].concat());
+    let config = File::from_bytes(r#"{"model_type":"own","architectures":["Own"]}"#);
+    let repo = Repo::new("org/nan").file("model.safetensors", weights).file("config.json", config);
+    let hub = LocalHub::start([repo]).unwrap();
+    let answer = |args: &[&str]| -> (Value, Value) {
+        let output =
+            run(&hub, &[&["verify", "--json", "org/nan", "--engine", "vllm"], args].concat());
+        let document: Value = serde_json::from_str(&output.stdout).unwrap();
+        let engine = &document["engine"];
+        (engine["loads"].clone(), engine["reasons"][0]["code"].clone())
+    };
+    assert_eq!(answer(&[]), (Value::Null, json!("architecture")));
+    assert_eq!(answer(&["--values"]), (json!(false), json!("files")));
 }
 
 /// The answer needs what `verify` reads.

@@ -37,7 +37,7 @@ pub enum Paired<'a> {
         /// The reasons why the engine does not load it.
         problems: Vec<EngineReason>,
         /// Its memory for the same options.
-        memory: Option<Memory>,
+        memory: Option<Box<Memory>>,
     },
     /// A `LoRA`.
     Adapter {
@@ -71,7 +71,7 @@ impl Paired<'_> {
         let (kind, reasons, memory) = match self {
             Self::Draft { config: draft, problems, memory } => {
                 let reasons = draft_reasons(engine, config, draft, problems);
-                (EnginePairKind::Draft, reasons, memory)
+                (EnginePairKind::Draft, reasons, memory.map(|memory| *memory))
             }
             Self::Adapter { config, rank, weight_bytes } => {
                 let memory = weights_only(weight_bytes, options);

@@ -57,7 +57,7 @@ pub fn add_pair(
             Paired::Draft {
                 config: file.config.as_deref(),
                 problems: problems.collect(),
-                memory: own.and_then(|own| own.memory.as_deref().cloned()),
+                memory: own.and_then(|own| own.memory.clone()),
             }
         }
         EnginePairKind::Adapter => Paired::Adapter {

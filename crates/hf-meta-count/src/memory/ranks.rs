@@ -269,6 +269,7 @@ impl Division {
 }
 
 /// The meaning of a tensor's name.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 struct RankedName<'a> {
     text: &'a str,
     /// The last part of the name of the module.

@@ -141,9 +141,9 @@ impl Memory {
     }
 
     /// Sets the sizes to those of the stage that needs most. Each has the cache of its layers.
-    fn choose_stage(&mut self, cache: CacheSize, state: CacheSize, plan: Option<VllmPlan>) {
+    fn choose_stage(&mut self, cache: CacheSize, fixed: CacheSize, plan: Option<VllmPlan>) {
         if self.options.stages() == 1 {
-            (self.cache, self.state, self.plan) = (Some(cache), Some(state), plan);
+            (self.cache, self.state, self.plan) = (Some(cache), Some(fixed), plan);
             return self.set_weights(self.ranks.stages.first().copied().unwrap_or_default());
         }
         let Some(layers) = self.equal_layers() else {
@@ -153,7 +153,7 @@ impl Memory {
         let total = |stage: &&StageWeights| stage.least.saturating_add(size(cache.bytes, stage));
         let stage = self.ranks.stages.iter().max_by_key(total).copied().unwrap_or_default();
         let (elements, bytes) = (size(cache.elements, &stage), size(cache.bytes, &stage));
-        (self.cache, self.state) = (Some(CacheSize { elements, bytes }), Some(state));
+        (self.cache, self.state) = (Some(CacheSize { elements, bytes }), Some(fixed));
         self.plan = plan.map(|plan| {
             let bytes_per_block = size(plan.bytes_per_block, &stage);
             VllmPlan { bytes_per_block, ..plan }

@@ -110,16 +110,13 @@ impl EngineReason {
 impl EngineReport {
     /// Adds a reason. Those that exclude the model come first.
     pub(crate) fn add(&mut self, reason: EngineReason) {
-        match reason.loads {
-            Some(_) => {
-                let unknown = self.reasons.iter().position(|reason| reason.loads.is_none());
-                self.reasons.insert(unknown.unwrap_or(self.reasons.len()), reason);
-                self.loads = Some(false);
-            }
-            None => {
-                self.reasons.push(reason);
-                self.loads = self.loads.filter(|loads| !loads);
-            }
+        if reason.loads.is_none() {
+            self.reasons.push(reason);
+            self.loads = self.loads.filter(|loads| !loads);
+        } else {
+            let unknown = self.reasons.iter().position(|reason| reason.loads.is_none());
+            self.reasons.insert(unknown.unwrap_or(self.reasons.len()), reason);
+            self.loads = Some(false);
         }
     }
 
