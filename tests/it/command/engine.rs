@@ -249,7 +249,7 @@ fn exit_codes_and_first_reasons() {
     }
 }
 
-/// What `verify` calls an error excludes a model, and a later error is the first reason.
+/// An error of `verify` excludes a model, and one that is found later is the first reason.
 #[test]
 fn invalid_values_are_a_reason() {
     let header = r#"{"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}"#;
