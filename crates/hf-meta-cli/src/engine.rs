@@ -1,20 +1,95 @@
 //! `verify --engine`: whether an engine loads a model.
 
+use std::ffi::OsString;
 use std::io;
 use std::time::SystemTime;
 
-use hf_meta::{Error, ErrorKind};
-use hf_meta_count::engines::refused;
+use clap::ValueHint;
+use hf_meta::{Error, ErrorKind, Model, VerifyReport};
+use hf_meta_count::engines::{add_pair, refused};
 use hf_meta_count::memory::{Engine, Memory, MemoryOptions};
-use hf_meta_count::results::EngineReport;
 use hf_meta_count::results::text::{bytes, escape, thousands};
+use hf_meta_count::results::{EnginePairKind, EngineReport};
 
-use super::memory::{answer, known, stores_cache, usable};
+use super::context::{CommandContext, SelectionArgs, Sources};
+use super::exit::{CommandResult, ExitStatus};
+use super::memory::{answer, known, stores_cache, usable, weight_size};
 use super::output::Page;
+use super::repos::RepoArg;
 use super::terminal::{GREEN, RED, YELLOW};
 
 /// The days after which the table of engines may be outdated.
 const MAX_AGE_DAYS: u64 = 365;
+
+/// The files that are loaded together with a model.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Memory")]
+pub(crate) struct PairArgs {
+    /// Draft model of --engine: anything that `hf-meta` can read
+    ///
+    /// Its vocabulary is compared, and its weights and cache are added.
+    #[arg(long, value_name = "REPO", value_hint = ValueHint::AnyPath, requires = "engine", hide_short_help = true)]
+    draft: Option<OsString>,
+
+    /// Adapter that --engine loads together with the model
+    #[arg(long, value_name = "REPO", value_hint = ValueHint::AnyPath, requires = "engine", hide_short_help = true)]
+    adapter: Option<OsString>,
+
+    /// Projector of images that --engine loads together with the model: a GGUF file on disk, or its URL
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, requires = "engine", hide_short_help = true)]
+    mmproj: Option<OsString>,
+}
+
+/// The verified files that are loaded together with each model.
+#[derive(Default)]
+pub(crate) struct Pairs {
+    options: Option<MemoryOptions>,
+    found: Vec<(EnginePairKind, VerifyReport)>,
+}
+
+impl Pairs {
+    /// Adds the files to the answer about a model.
+    pub(crate) fn add_to(&self, report: &mut VerifyReport) {
+        for (kind, pair) in &self.found {
+            if let Some(options) = &self.options {
+                add_pair(report, *kind, pair, options);
+            }
+        }
+    }
+}
+
+impl PairArgs {
+    /// Verifies the files. Returns the exit code if one of them cannot be read.
+    pub(crate) async fn read(
+        &self,
+        options: Option<MemoryOptions>,
+        context: &CommandContext,
+        is_json: bool,
+    ) -> CommandResult<Result<Pairs, ExitStatus>> {
+        let given = [
+            (EnginePairKind::Draft, &self.draft),
+            (EnginePairKind::Adapter, &self.adapter),
+            (EnginePairKind::Projector, &self.mmproj),
+        ];
+        let selection = &SelectionArgs::default();
+        let mut pairs = Pairs { options, ..Pairs::default() };
+        for (kind, name) in given {
+            let Some(name) = name else { continue };
+            let repos = &[RepoArg::new(name, None, context.client.endpoint())];
+            let sources = Sources { repos, selection, is_json, is_streamed: false };
+            let read = move |model: Model| model.verify().engine(options).into_future();
+            let collect = |_: &RepoArg, report: Result<VerifyReport, Error>| {
+                pairs.found.push((kind, report?));
+                Ok(ExitStatus::Success)
+            };
+            let status = context.for_each(sources, read, collect).await?;
+            if status != ExitStatus::Success {
+                return Ok(Err(status));
+            }
+        }
+        Ok(Ok(pairs))
+    }
+}
 
 /// Returns the answer about a source that cannot be read, if that is not a failure of the network.
 pub(crate) fn answer_of_error(options: &MemoryOptions, error: &Error) -> Option<EngineReport> {
@@ -48,6 +123,13 @@ pub(crate) fn write(page: &mut Page<'_>, report: &EngineReport) -> io::Result<()
     if let Some(memory) = report.memory.as_deref() {
         page.lines(sizes(memory))?;
     }
+    page.lines(report.pairs.iter().map(|pair| {
+        let weights = known(pair.weight_bytes);
+        let cache = pair.cache_bytes.filter(|bytes| *bytes > 0).map(bytes);
+        let cache = cache.map_or_else(String::new, |cache| format!(", cache {cache}"));
+        let (kind, source) = (pair.kind.label(), escape(&pair.source));
+        format!("{kind} {source}: weights {weights}{cache}, included")
+    }))?;
     let age = age_in_days(report.date).filter(|days| *days > MAX_AGE_DAYS);
     page.lines(age.map(|days| {
         let days = thousands(days);
@@ -58,7 +140,7 @@ pub(crate) fn write(page: &mut Page<'_>, report: &EngineReport) -> io::Result<()
 /// Describes the memory, in lines.
 fn sizes(memory: &Memory) -> Vec<String> {
     let per_gpu = if memory.options.gpus() > 1 { " per GPU" } else { "" };
-    let weights = format!("weights {}{per_gpu}", bytes(memory.weight_bytes));
+    let weights = format!("weights {}{per_gpu}", weight_size(memory));
     let cache = stores_cache(memory).then(|| {
         let size = known(memory.sequence_bytes());
         format!("cache {size} at {} tokens in {}", thousands(memory.context), memory.cache_dtype)

@@ -86,6 +86,12 @@ pub(crate) struct ConditionArgs {
     #[arg(long, value_name = "GPUS", value_parser = clap::value_parser!(u64).range(1..=1024))]
     tp: Option<u64>,
 
+    /// Number of stages among which vLLM divides the layers [default: 1]
+    ///
+    /// The other GPUs of --gpu share the layers of a stage, unless --tp states their number.
+    #[arg(long, value_name = "STAGES", value_parser = clap::value_parser!(u64).range(1..=1024), hide_short_help = true)]
+    pp: Option<u64>,
+
     /// Share of the memory that vLLM uses, including activations [default: 0.9, as in vLLM]
     #[arg(long, value_name = "SHARE", value_parser = parse::<GpuShare>, hide_short_help = true)]
     gpu_memory_utilization: Option<GpuShare>,
@@ -108,7 +114,7 @@ pub(crate) fn define(command: clap::Command) -> clap::Command {
 
 /// Adds the rules between the conditions and `--engine` of `verify`.
 pub(crate) fn define_engine(verify: clap::Command) -> clap::Command {
-    const NEEDS_ENGINE: [&str; 9] = [
+    const NEEDS_ENGINE: [&str; 10] = [
         "fit",
         "gpu",
         "context",
@@ -116,6 +122,7 @@ pub(crate) fn define_engine(verify: clap::Command) -> clap::Command {
         "cache_dtype",
         "max_num_batched_tokens",
         "tp",
+        "pp",
         "gpu_memory_utilization",
         "reserve",
     ];
@@ -155,16 +162,21 @@ impl ConditionArgs {
         let engine = self.engine.first().copied().unwrap_or_default();
         let has_vllm_option = self.max_num_batched_tokens.is_some()
             || self.tp.is_some()
+            || self.pp.is_some()
             || self.gpu_memory_utilization.is_some();
         if has_vllm_option && engine != Engine::Vllm {
             return Err(CommandError::usage(
-                "`--max-num-batched-tokens`, `--tp` and `--gpu-memory-utilization` require `--engine vllm`",
+                "`--max-num-batched-tokens`, `--tp`, `--pp` and `--gpu-memory-utilization` require `--engine vllm`",
             ));
         }
         let default = VllmOptions::default();
+        let stages = self.pp.unwrap_or(default.stages);
+        // A stage has an equal part of the GPUs.
+        let shared = self.gpu.map(|gpus| (gpus.count / stages).max(1));
         let vllm = VllmOptions {
             max_batched_tokens: self.max_num_batched_tokens.unwrap_or(default.max_batched_tokens),
-            gpus: self.tp.or(self.gpu.map(|gpus| gpus.count)).unwrap_or(default.gpus),
+            gpus: self.tp.or(shared).unwrap_or(default.gpus),
+            stages,
             gpu_memory_utilization: self
                 .gpu_memory_utilization
                 .unwrap_or(default.gpu_memory_utilization),
@@ -216,7 +228,7 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
     let table = Table::new()
         .number("context", |row: &&Memory| thousands(row.context))
         .shown_if(has_cache)
-        .number(weights, |row| bytes(row.weight_bytes))
+        .number(weights, |row| weight_size(row))
         .number(cache, |row| known(row.cache.map(|size| size.bytes)))
         .shown_if(has_cache)
         .number(state, |row| known(row.state.map(|size| size.bytes)))
@@ -241,6 +253,12 @@ pub(crate) fn write(page: &mut Page<'_>, report: &CountReport) -> io::Result<()>
     page.lines(summary(memory))?;
     page.lines(fit.and_then(|fit| card(memory, fit.budget)))?;
     page.styled_line(DIM, "excluded: activations, the runtime of the accelerator, fragmentation")
+}
+
+/// Formats the size of the weights on a GPU, which may be a minimum.
+pub(crate) fn weight_size(memory: &Memory) -> String {
+    let least = if memory.has_exact_weights() { "" } else { "≥ " };
+    format!("{least}{}", bytes(memory.weight_bytes))
 }
 
 /// Returns whether the model stores a cache, as far as is known.
@@ -307,9 +325,10 @@ fn assumptions(memory: &Memory, plan: VllmPlan) -> [String; 2] {
     let default = VllmOptions::default().max_batched_tokens;
     let (tokens, in_flight) = (options.max_batched_tokens, options.tokens_in_flight());
     let source = if tokens == default { ", `vllm serve` on an H100" } else { "" };
-    let gpus = match options.gpus {
-        1 => String::new(),
-        gpus => format!(" on each of {gpus} GPUs, with equal parts of the weights"),
+    let gpus = match (memory.options.gpus(), memory.has_exact_weights()) {
+        (1, _) => String::new(),
+        (gpus, true) => format!(" on each of {gpus} GPUs"),
+        (gpus, false) => format!(" on each of {gpus} GPUs, with unknown parts of the weights"),
     };
     let (tokens, in_flight) = (thousands(tokens), thousands(in_flight));
     let (blocks, block) = (counted(plan.blocks, "block"), thousands(plan.block_size));
@@ -365,6 +384,10 @@ fn verdict(memory: &Memory, fit: &Fit) -> String {
         _ => format!(", at {} tokens", thousands(memory.context)),
     };
     match (fit.fits, &fit.reason) {
+        (None, Some(CacheError::NoDivision { .. })) => {
+            let (least, most) = (bytes(memory.weight_bytes), bytes(memory.max_weight_bytes));
+            format!("{size}: unknown, the weights need {least} to {most}{at}")
+        }
         (None, _) => format!("{size}: the weights fit; the cache is unknown"),
         (Some(false), _) if memory.weight_bytes > fit.usable => {
             format!("{size}: no, the weights do not fit")

@@ -17,7 +17,7 @@ use hf_meta_format::formats::WeightsKind;
 
 use super::against::{self, AgainstArgs};
 use super::context::{CommandContext, SelectionArgs, Sources, plans};
-use super::engine;
+use super::engine::{self, PairArgs};
 use super::error_report::{print_warning, severity_label};
 use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::junit::JunitLog;
@@ -111,6 +111,9 @@ pub(crate) struct VerifyArgs {
     conditions: ConditionArgs,
 
     #[command(flatten)]
+    pairs: PairArgs,
+
+    #[command(flatten)]
     selection: SelectionArgs,
 }
 
@@ -170,13 +173,24 @@ fn has_no_weights(report: &Result<VerifyReport, Error>) -> bool {
     report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoWeights)
 }
 
-/// Compares an adapter with its base model, or warns that the weights are not an adapter.
-fn check_base(source: &RepoArg, report: &mut VerifyReport, base: &Weights) {
+/// Compares an adapter with its base model, if one is given, or warns that the weights are not an adapter.
+fn check_bases(source: &RepoArg, report: &mut VerifyReport, bases: &[(RepoArg, Weights)]) {
+    let [(_, base)] = bases else { return };
     report.check_base(base);
     if report.adapter.is_none() {
         let text = "is not an adapter, so `--base` has no effect";
         print_warning(&format!("{} {text}", source.display));
     }
+}
+
+/// Reads the base model of adapters, if one is given.
+async fn inspect_base(
+    args: &VerifyArgs,
+    context: &CommandContext,
+) -> CommandResult<(Vec<(RepoArg, Weights)>, ExitStatus)> {
+    let endpoint = context.client.endpoint();
+    let base = args.base.as_ref().map(|repo| RepoArg::new(repo, None, endpoint));
+    context.inspect_all(base.as_slice(), args.json).await
 }
 
 pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandResult {
@@ -190,15 +204,17 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     let (selection, is_json) = (&args.selection, args.json);
     let is_streamed = !(args.sarif || args.junit);
     let sources = Sources { repos: &repos, selection, is_json, is_streamed };
-    let (all, values) = (args.all, args.values);
     let failure = if args.strict { Severity::Warning } else { Severity::Error };
     let least = if context.line.is_quiet { failure } else { Severity::Note };
-    let base = args.base.as_ref().map(|repo| RepoArg::new(repo, None, endpoint));
-    let (bases, status) = context.inspect_all(base.as_slice(), args.json).await?;
+    let (bases, status) = inspect_base(args, context).await?;
     if status != ExitStatus::Success {
         return Ok(status);
     }
-    let memory = args.conditions.for_engine()?;
+    let (all, values, memory) = (args.all, args.values, args.conditions.for_engine()?);
+    let pairs = match args.pairs.read(memory, context, args.json).await? {
+        Ok(pairs) => pairs,
+        Err(status) => return Ok(status),
+    };
     let read = move |model: Model| {
         model.verify().all_sets(all).values(values).engine(memory).into_future()
     };
@@ -210,16 +226,14 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
             print_answer(context, source, options, error)?;
         }
         let mut report = report.inspect_err(|error| logs.add_error(source, endpoint, error))?;
-        if let [(_, base)] = &bases[..] {
-            check_base(source, &mut report, base);
-        }
+        check_bases(source, &mut report, &bases);
+        pairs.add_to(&mut report);
         let status = exit_status(failure, source, &report);
-        if !is_streamed {
-            logs.add_report(source, endpoint, &report, failure);
-        } else if is_json {
-            print_json(&report)?;
-        } else if status != ExitStatus::Success || !context.line.is_quiet {
-            context.print(|page| write(page, &report, failure, least))?;
+        match (is_streamed, is_json) {
+            (false, _) => logs.add_report(source, endpoint, &report, failure),
+            (true, true) => print_json(&report)?,
+            _ if status == ExitStatus::Success && context.line.is_quiet => {}
+            _ => context.print(|page| write(page, &report, failure, least))?,
         }
         Ok(status)
     };

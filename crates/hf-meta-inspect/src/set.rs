@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use hf_meta_count::memory::Engine;
 use hf_meta_count::steps::ReportBuilder;
 use hf_meta_format::formats::RepoPath;
 use hf_meta_format::formats::safetensors::SafetensorsIndexJson;
@@ -44,7 +45,9 @@ impl SetReader {
         let settings = &call.settings;
         let on_failure =
             if settings.read_all_shards { OnFailure::StopAfterAll } else { OnFailure::Stop };
-        let (call, keep_headers) = (call.clone(), settings.keep_headers);
+        // The division of the weights among GPUs depends on all tensors, and on the configuration, which is read later.
+        let is_divided = settings.memory.is_some_and(|memory| memory.engine == Engine::Vllm);
+        let (call, keep_headers) = (call.clone(), settings.keep_headers || is_divided);
         let (header_bytes, shares, configs) = (AtomicU64::new(0), 1, Arc::default());
         Self { call, files, path, on_failure, keep_headers, header_bytes, shares, configs }
     }

@@ -215,7 +215,7 @@ impl Call {
             unindexed.map_or_else(Vec::new, |listed| listed.unindexed_shards(&reads.shards));
         let builds_base = listed.is_some_and(|listed| listed.builds_base(&path));
         let is_whole = self.settings.target.single_shard().is_none();
-        let keeps_headers = self.settings.keep_headers;
+        let (keeps_headers, memory) = (self.settings.keep_headers, self.settings.memory);
         let SetReads { builder, shards, failures, config, .. } = reads;
         let check = move || {
             let failures = failures.into_iter().map(|(file, error)| file_finding(&file, error));
@@ -224,6 +224,7 @@ impl Call {
                 SetCheck::new(path, number, builder, &shards, &unindexed, failures, is_whole);
             check.builds_base = builds_base;
             check.keeps_headers = keeps_headers;
+            check.memory = memory;
             check
         };
         let check = self.files.run(0, check).await;

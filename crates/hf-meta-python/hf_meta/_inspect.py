@@ -38,6 +38,7 @@ def inspect(
     engine: Literal["stored", "vllm", "sglang", "transformers", "llama.cpp", "mlx-lm"] | None = None,
     gpu: str | None = None,
     tp: int | None = None,
+    pp: int | None = None,
     max_num_batched_tokens: int | None = None,
     gpu_memory_utilization: float | None = None,
     reserve: int | str | None = None,
@@ -54,7 +55,7 @@ def inspect(
     is neither read nor written. With `memory=True`, the result contains `memory`: the bytes of the weights and the cache at
     the maximum context of the model; a number of tokens, or text such as "32k", selects another context. With `fit`, a
     size in bytes or a text such as "24GB", `memory.fits` is the answer whether the model fits; with `gpu`, such as "2xH100",
-    whether it fits on these GPUs. `engine` is the program that stores the cache. `batch`, `cache_dtype`, `tp`,
+    whether it fits on these GPUs. `engine` is the program that stores the cache. `batch`, `cache_dtype`, `tp`, `pp`,
     `max_num_batched_tokens`, `gpu_memory_utilization` and `reserve` correspond to the command-line options, too, and need
     `memory`, `fit` or `gpu`.
 
@@ -65,7 +66,7 @@ def inspect(
     has_memory = memory is not None and memory is not False
     # The maximum of the model is the default, as in the command.
     context = memory if has_memory and memory is not True and memory != 0 else None
-    given = _conditions(fit, gpu, context, batch, cache_dtype, engine, tp, max_num_batched_tokens, gpu_memory_utilization, reserve)
+    given = _conditions(fit, gpu, context, batch, cache_dtype, engine, tp, pp, max_num_batched_tokens, gpu_memory_utilization, reserve)
     return Call("inspect", settings, source_name(source), revision, path, weights, plan, headers, has_memory, given, cache, convert=to_report)
 
 
@@ -85,9 +86,13 @@ def verify(
     batch: int | None = None,
     cache_dtype: str | None = None,
     tp: int | None = None,
+    pp: int | None = None,
     max_num_batched_tokens: int | None = None,
     gpu_memory_utilization: float | None = None,
     reserve: int | str | None = None,
+    draft: str | os.PathLike[str] | None = None,
+    adapter: str | os.PathLike[str] | None = None,
+    mmproj: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
     token: str | bool | None = None,
     timeout: float | None = None,
@@ -96,13 +101,14 @@ def verify(
 
     An adapter is compared with its `base` model. With `values`, a sample of the values or all of them are checked, too. With
     `engine`, the report has `engine`, the answer whether this program loads
-    the model, on GPUs such as `gpu="2xH100"`. The other arguments and the errors are those of `inspect`. An invalid file is a
+    the model, on GPUs such as `gpu="2xH100"`, together with a `draft` model, an `adapter` or a projector (`mmproj`). The other arguments and the errors are those of `inspect`. An invalid file is a
     finding, not an error.
     """
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
     model = None if base is None else source_name(base)
-    given = _conditions(fit, gpu, context, batch, cache_dtype, engine, tp, max_num_batched_tokens, gpu_memory_utilization, reserve)
-    return Call("verify", settings, source_name(source), revision, path, weights, all, model, given, values, convert=to_verification)
+    given = _conditions(fit, gpu, context, batch, cache_dtype, engine, tp, pp, max_num_batched_tokens, gpu_memory_utilization, reserve)
+    pairs = [None if pair is None else source_name(pair) for pair in (draft, adapter, mmproj)]
+    return Call("verify", settings, source_name(source), revision, path, weights, all, model, pairs, given, values, convert=to_verification)
 
 
 def _conditions(
@@ -113,6 +119,7 @@ def _conditions(
     cache_dtype: str | None,
     engine: str | None,
     tp: int | None,
+    pp: int | None,
     max_num_batched_tokens: int | None,
     gpu_memory_utilization: float | None,
     reserve: int | str | None,
@@ -126,6 +133,7 @@ def _conditions(
         "cacheDtype": cache_dtype,
         "engine": engine,
         "tp": tp,
+        "pp": pp,
         "maxNumBatchedTokens": max_num_batched_tokens,
         "gpuMemoryUtilization": gpu_memory_utilization,
         "reserve": _size(reserve),

@@ -27,6 +27,7 @@ use crate::edit::EditArguments;
 use crate::help::{CallError, Help, NamedSource, about};
 use crate::job::{Job, Progress};
 use crate::memory::{engine_options, memory_options};
+use crate::pairs::{given_pairs, read_pair};
 use crate::tensors::TensorStream;
 
 /// The time that calls have to end when the interpreter exits.
@@ -136,13 +137,17 @@ impl Engine {
         weights: Option<String>,
         all: bool,
         base: Option<NamedSource>,
+        pairs: [Option<NamedSource>; 3],
         options: Vec<(String, String)>,
         values: Option<&str>,
     ) -> PyResult<NativeCall> {
         let options = engine_options(&options)?;
         let (timeout, values) = (timeout(request.timeout)?, value_check(values)?);
-        let sources = [source.clone()].into_iter().chain(base.clone()).collect();
+        let pairs = given_pairs(pairs, options.as_ref())?;
+        let others = base.clone().into_iter().chain(pairs.iter().map(|(_, pair)| pair.clone()));
+        let sources = [source.clone()].into_iter().chain(others).collect();
         self.start(request, sources, move |client, _| async move {
+            let first = 1 + usize::from(base.is_some());
             let base = base.map(|base| model(&client, &base, timeout)).transpose();
             let base = base.map_err(about(1))?;
             let model = model(&client, &source, timeout).map_err(about(0))?;
@@ -153,6 +158,10 @@ impl Engine {
             let mut report = verify.await.map_err(about(0))?;
             if let Some(base) = base {
                 report.check_base(&base.inspect().await.map_err(about(1))?);
+            }
+            for (at, (kind, pair)) in (first..).zip(pairs) {
+                let pair = self::model(&client, &pair, timeout).map_err(about(at))?;
+                read_pair(&mut report, kind, &pair, options).await.map_err(about(at))?;
             }
             to_json(&report).map_err(CallError::from)
         })

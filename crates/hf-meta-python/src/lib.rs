@@ -10,6 +10,7 @@ mod error;
 mod help;
 mod job;
 mod memory;
+mod pairs;
 mod tensors;
 
 /// The native part of `hf_meta`.

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// The names of arguments, with the names of the options in [`MemoryOptions::set`]. The last ones are options of vLLM.
-const NAMES: [(&str, &str); 10] = [
+const NAMES: [(&str, &str); 11] = [
     ("memory", "context"),
     ("fit", "budget"),
     ("batch", "batch"),
@@ -13,6 +13,7 @@ const NAMES: [(&str, &str); 10] = [
     ("engine", "engine"),
     ("gpu", "gpu"),
     ("reserve", "reserve"),
+    ("pp", "pp"),
     ("tp", "tp"),
     ("max_num_batched_tokens", "maxNumBatchedTokens"),
     ("gpu_memory_utilization", "gpuMemoryUtilization"),

@@ -149,6 +149,12 @@ impl Failure {
         Self { help: "Enter a name such as org/name, or the URL of a model.", ..failure }
     }
 
+    /// Creates the failure of a query with an invalid option, which the error names.
+    pub(super) fn invalid_option(short_reason: &'static str, error: String) -> Self {
+        let (code, status) = (ErrorKind::InvalidSource.code(), StatusCode::BAD_REQUEST);
+        Self::new(code, status, Lifetime::Lasting, short_reason, error)
+    }
+
     /// Creates the failure of a query that is too long to be parsed.
     pub(super) fn query_too_long() -> Self {
         let (status, reason) = (StatusCode::URI_TOO_LONG, "query too long");

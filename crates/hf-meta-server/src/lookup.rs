@@ -19,6 +19,7 @@ use super::results::{Results, SharedLookup};
 use super::token_buckets::TokenBuckets;
 use super::weights_query::WeightsQuery;
 use hf_meta::{CacheMode, Client, Endpoint, Error, ErrorKind};
+use hf_meta_count::engines::add_count_answer;
 use hf_meta_format::formats::chain;
 
 /// Answers queries from memory or from the Hub.
@@ -222,11 +223,14 @@ impl Lookups {
             .large_calls(&self.limits.large_calls)
             .cache_mode(if is_outdated { CacheMode::Revalidate } else { CacheMode::Default });
         let error = match model.count().memory(query.memory()).await {
-            Ok(report) => {
+            Ok(mut report) => {
                 if report.fetch.stale {
                     self.outage.failed(&"an expired result of the header cache was used");
                 } else if report.fetch.requests > 0 {
                     self.outage.responded();
+                }
+                if let Some(options) = query.memory().filter(|_| query.has_engine()) {
+                    add_count_answer(&mut report, &options);
                 }
                 return Ok(report.into());
             }

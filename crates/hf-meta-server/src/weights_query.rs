@@ -9,7 +9,7 @@ use url::form_urlencoded;
 use hf_meta::{Client, Model};
 use hf_meta::{CommitSha, Endpoint, RepoId, Revision, Source};
 use hf_meta_badge::Metric;
-use hf_meta_count::memory::{MemoryOptions, parse_size, parse_tokens};
+use hf_meta_count::memory::MemoryOptions;
 use hf_meta_count::results::Plan;
 use hf_meta_format::formats::RepoPath;
 
@@ -26,6 +26,38 @@ pub(super) struct WeightsQuery {
     path: Option<RepoPath>,
     /// The conditions for which the memory of the model is requested.
     memory: Option<MemoryOptions>,
+    /// `true` if the answer of an engine is requested.
+    has_engine: bool,
+}
+
+/// The parameters of the memory, which are the options of the command: the name in [`MemoryOptions::set`], and the reason on
+/// a badge if the value is invalid.
+const CONDITIONS: [(&str, &str, &str); 11] = [
+    ("engine", "engine", "invalid engine"),
+    ("gpu", "gpu", "invalid gpu"),
+    ("pp", "pp", "invalid pp"),
+    ("tp", "tp", "invalid tp"),
+    ("fit", "budget", "invalid size"),
+    ("context", "context", "invalid context"),
+    ("batch", "batch", "invalid batch"),
+    ("cache-dtype", "cacheDtype", "invalid dtype"),
+    ("reserve", "reserve", "invalid size"),
+    ("max-num-batched-tokens", "maxNumBatchedTokens", "invalid tokens"),
+    ("gpu-memory-utilization", "gpuMemoryUtilization", "invalid share"),
+];
+
+/// Returns the conditions for the memory of a model, if it is requested.
+fn conditions(query: &QueryString<'_>) -> Result<Option<MemoryOptions>, Failure> {
+    let mut memory = MemoryOptions::default();
+    let mut has_memory = query.get("show") == Some("memory");
+    for (name, option, reason) in CONDITIONS {
+        let Some(value) = query.get(name) else { continue };
+        let invalid = |error| Failure::invalid_option(reason, format!("`{name}`: {error}"));
+        memory.set(option, value).map_err(invalid)?;
+        has_memory |= matches!(name, "engine" | "gpu" | "fit" | "context");
+    }
+    memory.finish().map_err(|error| Failure::invalid_option("invalid options", error))?;
+    Ok(Some(memory).filter(|_| has_memory))
 }
 
 impl WeightsQuery {
@@ -40,19 +72,12 @@ impl WeightsQuery {
             repo.and_then(|repo| repo.parse().ok()).ok_or_else(|| invalid("invalid name"))?;
         let revision = query.get("revision").map(str::parse).transpose();
         let path = query.get("path").map(|path| path.trim_end_matches('/').parse()).transpose();
-        let context = query.get("context").map(|text| parse_tokens(text).ok_or(text)).transpose();
-        let context = context.map_err(|_| invalid("invalid context"))?;
-        let budget =
-            query.get("fit").map(|size| parse_size(size).ok_or_else(|| invalid("invalid size")));
-        let budget = budget.transpose()?;
-        let memory = MemoryOptions { context, budget, ..MemoryOptions::default() };
-        let has_memory =
-            context.is_some() || budget.is_some() || query.get("show") == Some("memory");
         Ok(Self {
             repo,
             revision: revision.map_err(|_| invalid("invalid revision"))?,
             path: path.map_err(|_| invalid("invalid path"))?,
-            memory: has_memory.then_some(memory),
+            memory: conditions(query)?,
+            has_engine: query.get("engine").is_some(),
         })
     }
 
@@ -102,6 +127,11 @@ impl WeightsQuery {
     /// Returns the conditions for which to compute the memory of the model, if it is requested.
     pub(super) fn memory(&self) -> Option<MemoryOptions> {
         self.memory
+    }
+
+    /// Returns whether the answer of an engine is requested.
+    pub(super) fn has_engine(&self) -> bool {
+        self.has_engine
     }
 
     /// Returns the source of the weights.
@@ -182,6 +212,12 @@ mod tests {
             ("a/b", "path=http://x", "invalid path"),
             ("a/b", "fit=24", "invalid size"),
             ("a/b", "context=bogus", "invalid context"),
+            ("a/b", "engine=tgi", "invalid engine"),
+            ("a/b", "engine=vllm&gpu=h1000", "invalid gpu"),
+            ("a/b", "engine=vllm&tp=0", "invalid tp"),
+            ("a/b", "engine=vllm&tp=99999999999999999999", "invalid tp"),
+            ("a/b", "engine=llama.cpp&tp=2", "invalid options"),
+            ("a/b", "engine=vllm&gpu=h100&fit=80GB", "invalid options"),
         ];
         for (repo, query, invalid) in cases {
             assert_eq!(parse(repo, query), Err(invalid.to_owned()), "{repo}?{query}");

@@ -1,11 +1,11 @@
 import { XzReadableStream } from "xz-decompress";
 
-import init, { addTables, inspect, verify, type Inspection } from "../build/core.js";
+import init, { addTables, inspect, verify, verify_pair, type Inspection, type Pair } from "../build/core.js";
 import { HfMetaError } from "./errors.js";
 import type { Part } from "./http.js";
 import type { VerifyReport } from "./schema.js";
 
-export type { Inspection };
+export type { Inspection, Pair };
 
 /** The files of a commit, as the core requests them. */
 export interface Files {
@@ -49,9 +49,14 @@ export function runInspect(...input: Input): Promise<Inspection> {
   return inspect(...prepared(input));
 }
 
-/** Verifies weights, and compares an adapter with its base model, which is freed. */
-export async function runVerify(base: Inspection | undefined, ...input: Input): Promise<VerifyReport> {
-  return parse(await verify(...prepared(input), base));
+/** Verifies weights, and compares an adapter with its base model. The base model and the pairs are freed. */
+export async function runVerify(base: Inspection | undefined, pairs: Pair[], ...input: Input): Promise<VerifyReport> {
+  return parse(await verify(...prepared(input), base, pairs));
+}
+
+/** Verifies a file that is loaded together with a model. */
+export function runVerifyPair(kind: string, ...input: Input): Promise<Pair> {
+  return verify_pair(...prepared(input), kind);
 }
 
 function prepared([files, progress, options]: Input): [never, string] {

@@ -1,4 +1,4 @@
-import { load as loadCore, loadSecond, parse, runInspect, runVerify, type Files, type Input, type Inspection } from "./core.js";
+import { load as loadCore, loadSecond, parse, runInspect, runVerify, runVerifyPair, type Files, type Input, type Inspection, type Pair } from "./core.js";
 import { HfMetaError } from "./errors.js";
 import { Http } from "./http.js";
 import { Hub, type HubOptions } from "./hub.js";
@@ -61,6 +61,8 @@ export interface MemoryOptions {
   /** The share of the memory that vLLM uses, 0.9 by default. */
   gpuMemoryUtilization?: number | string;
   tp?: number;
+  /** The stages among which vLLM divides the layers. */
+  pp?: number;
 }
 
 /** A checkpoint whose headers were read. */
@@ -233,12 +235,28 @@ export async function diff(before: Repo | LocalFiles, after: Repo | LocalFiles, 
   return found;
 }
 
-/** Returns the document of `hf-meta verify --json`, for all weight sets with `allSets`. `base` is the base model of an adapter. With `memory`, the document answers whether its engine loads the model. */
-export async function verify(repo: Repo | LocalFiles, options: ReadOptions & { allSets?: boolean; base?: Repo | LocalFiles } = {}): Promise<VerifyReport> {
-  const shared = connected(options);
+/** The options of `verify`. */
+export interface VerifyOptions extends ReadOptions {
+  /** Verifies all weight sets. */
+  allSets?: boolean;
+  /** The base model of an adapter. */
+  base?: Repo | LocalFiles;
+  /** The draft model, the adapter and the projector that the engine of `memory` loads together with the model. */
+  draft?: Repo | LocalFiles;
+  adapter?: Repo | LocalFiles;
+  mmproj?: Repo | LocalFiles;
+}
+
+/** Returns the document of `hf-meta verify --json`. With `memory`, it answers whether its engine loads the model. */
+export async function verify(repo: Repo | LocalFiles, options: VerifyOptions = {}): Promise<VerifyReport> {
+  const { draft, adapter, mmproj, ...others } = options;
+  const shared = connected(others);
   const { revision, path, weights, base, ...common } = shared;
   const headers = base ? (await read(runInspect, base, common)).result : undefined;
-  const { result, fetched } = await read((...input) => runVerify(headers, ...input), repo, shared);
+  const pairs: Pair[] = [];
+  for (const [kind, pair] of [["draft", draft], ["adapter", adapter], ["projector", mmproj]] as const)
+    if (pair) pairs.push((await read((...input) => runVerifyPair(kind, ...input), pair, common)).result);
+  const { result, fetched } = await read((...input) => runVerify(headers, pairs, ...input), repo, shared);
   Object.assign(result.fetch, fetched);
   return result;
 }

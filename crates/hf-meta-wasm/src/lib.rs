@@ -25,8 +25,9 @@ mod tensors;
 use std::sync::Arc;
 
 use hf_meta_count::SafetensorsParseFromRepo::{Sharded, Single};
-use hf_meta_count::memory::Memory;
-use hf_meta_count::{CountReport, Diff, Tree, Weights};
+use hf_meta_count::engines::add_pair;
+use hf_meta_count::results::EnginePairKind;
+use hf_meta_count::{CountReport, Diff, Tree, VerifyReport, Weights};
 use hf_meta_format::{PUBLIC_HUB_HOSTS, RepoSource, is_local_path};
 use hf_meta_inspect::{Call, Error, Files};
 use serde::Serialize;
@@ -100,13 +101,13 @@ impl Inspection {
     /// Returns the memory under other conditions as JSON. `changed` is a JSON list of the names and values that differ
     /// from the requested ones. Returns `undefined` if no memory was requested, or if a value is invalid.
     pub fn memory(&self, changed: &str) -> Option<String> {
-        let Memory { mut options, weight_bytes, spec, .. } =
-            (**self.report.memory.as_ref()?).clone();
+        let memory = self.report.memory.as_deref()?;
+        let mut options = memory.options;
         let changed: Vec<(String, String)> = serde_json::from_str(changed).ok()?;
         for (name, value) in &changed {
             options.set(name, value).ok()?;
         }
-        Some(json(&Memory::new(weight_bytes, spec, options)))
+        Some(json(&memory.under(options)))
     }
 
     /// Returns the JSON of `hf-meta diff --json`. Returns `undefined` if the headers were not kept.
@@ -133,6 +134,35 @@ pub async fn inspect(reader: Reader, options: String) -> Result<Inspection, Fail
     inspect.await.map_err(|error| files.failure(&error))
 }
 
+/// A verified file that is loaded together with a model.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Pair {
+    kind: EnginePairKind,
+    report: VerifyReport,
+}
+
+/// Verifies a file that is loaded together with a model. `kind` is `draft`, `adapter` or `projector`.
+///
+/// # Errors
+///
+/// Returns an error if the weights cannot be found or read.
+#[wasm_bindgen]
+pub async fn verify_pair(reader: Reader, options: String, kind: String) -> Result<Pair, Failure> {
+    let (call, files) = prepare(reader, &options).await?;
+    let kind = match &*kind {
+        "draft" => EnginePairKind::Draft,
+        "adapter" => EnginePairKind::Adapter,
+        _ => EnginePairKind::Projector,
+    };
+    let verify = async {
+        files.load_second().await?;
+        call.verify().await
+    };
+    let report = verify.await.map_err(|error| files.failure(&error))?;
+    Ok(Pair { kind, report })
+}
+
 /// Verifies weight sets, and compares an adapter with its base model. Returns the JSON of `hf-meta verify --json`.
 /// `options` is the JSON of the options.
 ///
@@ -144,6 +174,7 @@ pub async fn verify(
     reader: Reader,
     options: String,
     base: Option<Inspection>,
+    pairs: Vec<Pair>,
 ) -> Result<String, Failure> {
     let (call, files) = prepare(reader, &options).await?;
     let verify = async {
@@ -152,6 +183,11 @@ pub async fn verify(
     };
     let mut report = verify.await.map_err(|error| files.failure(&error))?;
     base.and_then(|base| base.weights).iter().for_each(|base| report.check_base(base));
+    for pair in &pairs {
+        if let Some(options) = &call.settings.memory {
+            add_pair(&mut report, pair.kind, &pair.report, options);
+        }
+    }
     Ok(json(&report))
 }
 

@@ -56,8 +56,12 @@ impl Options {
         let formats = formats.ok_or("the format is unknown")?;
         let mut memory = self.memory.as_ref().map(|_| MemoryOptions::default());
         let mut given: Vec<_> = self.memory.iter().flatten().collect();
-        // A number of GPUs replaces the one of the set.
-        given.sort_by_key(|(name, _)| name != "gpu");
+        // A number of stages divides the GPUs of the set, and a number of GPUs replaces their number.
+        given.sort_by_key(|(name, _)| match &**name {
+            "gpu" => 0,
+            "pp" => 1,
+            _ => 2,
+        });
         for (name, value) in given {
             let set = memory.as_mut().map_or(Ok(()), |memory| memory.set(name, value));
             set.map_err(|error| format!("`{}`: {error}", clip(name)))?;

@@ -56,6 +56,36 @@ async fn memory_is_computed_if_it_is_requested() {
 }
 
 #[tokio::test]
+async fn an_engine_answers_if_it_is_requested() {
+    let json = r#"{"model_type":"llama","architectures":["LlamaForCausalLM"],"num_hidden_layers":1,
+        "num_attention_heads":2,"num_key_value_heads":1,"head_dim":64}"#;
+    let repo = Repo::new("org/x").file("model.safetensors", support::weights(&["x"]));
+    let hub = LocalHub::start([repo.file("config.json", File::from_bytes(json))]).unwrap();
+    let router = router(&hub, config());
+    let path = |query: &str| format!("/api/models/org/x?context=1k&{query}");
+    let answer = get(&router, &path("engine=vllm&gpu=2xH100")).await.json();
+    let engine = &answer["engine"];
+    assert_eq!((&engine["name"], &engine["loads"]), (&json!("vllm"), &json!(true)), "{engine}");
+    assert_eq!(engine["memory"]["cacheBytes"], 128 * 2 * 1_024);
+    assert_eq!(get(&router, &path("gpu=h100")).await.json()["engine"], Value::Null);
+    let refused = get(&router, &path("engine=llama.cpp")).await.json();
+    assert_eq!(refused["engine"]["reasons"][0]["code"], "format");
+    let invalid = [
+        ("engine=tgi", "`engine`: expected one of"),
+        ("engine=vllm&gpu=h1000", "`gpu`: no GPU is called"),
+        ("engine=vllm&tp=0", "`tp`: expected a number from 1 to 1024"),
+        ("engine=vllm&pp=9999", "`pp`: expected a number from 1 to 1024"),
+        ("engine=vllm&gpu=h100&fit=80GB", "a GPU has a memory"),
+    ];
+    for (query, message) in invalid {
+        let response = get(&router, &path(query)).await;
+        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{query}");
+        let error = response.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(error.starts_with(message), "{query}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn a_badge_is_served_as_json_for_shields() {
     let hub = support::fixtures_hub();
     let router = router(&hub, config());

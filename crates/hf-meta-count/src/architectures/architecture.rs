@@ -603,7 +603,7 @@ mod tests {
             for name in names.split(',') {
                 assert!(known.insert((kind, name)), "{kind} {name} is defined twice");
             }
-            assert!(["cache", "vllm"].contains(&kind), "{line}");
+            assert!(["cache", "vllm", "rank"].contains(&kind), "{line}");
             for word in words {
                 if let Some(base) = word.strip_prefix('<') {
                     assert!(Definitions::find(kind, base).is_some(), "{names} {word}");

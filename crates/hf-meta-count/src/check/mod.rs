@@ -3,6 +3,7 @@
 mod embeddings;
 mod gguf;
 mod metadata;
+mod projector;
 #[cfg(test)]
 mod published;
 mod repository;
@@ -10,5 +11,6 @@ mod rules;
 mod shard_numbers;
 mod weight_set;
 
+pub use self::projector::projector_width;
 pub use self::repository::{Verification, last_checkpoint};
 pub use self::weight_set::SetCheck;

@@ -5,10 +5,12 @@ use std::mem::take;
 use super::embeddings::check_embeddings;
 use super::gguf::{check_gguf, gguf_config};
 use super::metadata::check_metadata;
+use super::projector::projector_width;
 use super::rules::{self, LoadedAs};
 use super::shard_numbers::check_shard_numbers;
 use crate::count::Configs;
 use crate::count::config::ADAPTER_CONFIG;
+use crate::memory::{Engine, MemoryOptions, RankWeights};
 use crate::results::{
     ConfigCheck, FetchStats, Finding, ParameterSources, StatedLoader, VerifiedSet, VerifyReport,
     bounded, is_valid,
@@ -32,6 +34,8 @@ pub struct SetCheck {
     pub builds_base: bool,
     /// `true` to keep the headers in the result, so that values can be read.
     pub keeps_headers: bool,
+    /// The conditions for which memory is computed.
+    pub memory: Option<MemoryOptions>,
     is_complete: bool,
     assembly: ReportBuilder,
 }
@@ -59,8 +63,8 @@ impl SetCheck {
         set.findings.extend(check_shard_numbers(shards));
         let unindexed = unindexed.iter().map(|shard| clip(shard.as_str()));
         set.findings.extend(bounded(unindexed.map(|shard| Finding::UnindexedShard { shard })));
-        let (builds_base, keeps_headers) = (false, false);
-        Self { set, needs_config, builds_base, keeps_headers, is_complete, assembly }
+        let (builds_base, keeps_headers, memory) = (false, false, None);
+        Self { set, needs_config, builds_base, keeps_headers, memory, is_complete, assembly }
     }
 
     /// Returns the name of the other file that may describe the quantization, the experts or the adapter.
@@ -126,10 +130,9 @@ impl SetCheck {
             self.set.findings.push(Finding::NoTensors);
         }
         self.check_texts(&builder.headers);
+        self.add_facts(&builder.headers, config);
         let mut set = self.set;
         (set.valid_files, set.tensors) = (builder.files, builder.tensors);
-        set.config = if config.is_of_root { None } else { config.json.clone() };
-        set.recipe.clone_from(&config.configs.recipe);
         set.architecture = builder.architecture();
         set.cache.clone_from(&builder.cache);
         set.weight_bytes = weight_bytes;
@@ -141,6 +144,19 @@ impl SetCheck {
         }
         let sets = vec![set];
         VerifyReport { loader, filepaths, sets, adapter, fetch, ..VerifyReport::default() }
+    }
+
+    /// Adds the facts that the answer of an engine needs: the configurations, the weights on each GPU if the engine has a rule
+    /// for them, and the width of a projector.
+    fn add_facts(&mut self, headers: &Headers, config: &ConfigFile) {
+        self.set.config = if config.is_of_root { None } else { config.json.clone() };
+        self.set.recipe.clone_from(&config.configs.recipe);
+        self.set.width = projector_width(headers);
+        let options = self.memory.filter(|memory| memory.engine == Engine::Vllm);
+        let json = config.json.as_deref().filter(|_| self.is_complete);
+        let ranks =
+            options.zip(json).and_then(|(options, json)| RankWeights::new(headers, json, &options));
+        self.set.ranks = ranks.map(Box::new);
     }
 
     /// Compares the parts of an adapter, and looks for the configuration without which PEFT does not load it.

@@ -1,7 +1,7 @@
 //! The answer for one model and one engine.
 
 use super::fit::fit_reasons;
-use super::table::{EngineLine, Entry, entry, others, suffixes};
+use super::table::{EngineLine, Entry, entry, is_listed, others, suffixes};
 use crate::base::model_config::{ModelConfig, quantization_sections};
 use crate::memory::{Engine, GpuVendor, Memory, MemoryOptions};
 use crate::results::{EngineReason, EngineReasonCode, EngineReport};
@@ -62,6 +62,7 @@ impl EngineModel<'_> {
             gpus: options.gpus,
             loads,
             reasons,
+            pairs: Vec::new(),
             memory: self.memory.clone().map(Box::new),
         }
     }
@@ -72,7 +73,7 @@ pub fn refused(options: &MemoryOptions, message: String) -> EngineReport {
     let EngineLine { name, version, date, .. } = EngineLine::of(options.engine);
     let reasons = vec![EngineReason::excluded(EngineReasonCode::Access, message)];
     let (gpus, loads) = (options.gpus, Some(false));
-    EngineReport { name, version, date, gpus, loads, reasons, memory: None }
+    EngineReport { name, version, date, gpus, loads, reasons, pairs: Vec::new(), memory: None }
 }
 
 /// The keys of a configuration that engines look at.
@@ -222,8 +223,11 @@ impl Check<'_> {
             let text = format!("{} has {} only {text}", self.engine.name, clip(first));
             return Some(EngineReason::excluded(EngineReasonCode::Architecture, text));
         }
-        let mut known = others("architecture", first, engine);
         let types = others("model_type", model_type, engine);
+        // A class that others have may be another one if no engine knows its type.
+        let is_known = model_type.is_empty() || is_listed("model_type", model_type);
+        let known = others("architecture", first, engine);
+        let mut known = if is_known { known } else { Vec::new() };
         known.extend(types.into_iter().filter(|other| !known.contains(other)).collect::<Vec<_>>());
         Some(self.missing(first, &known))
     }
@@ -266,6 +270,12 @@ impl Check<'_> {
                 engine != "mlx-lm" && entry("method", method, engine).is_some()
             });
             let text = format!("{} has no quantization method {shown}", self.engine());
+            // transformers warns, and loads the weights as if they were not quantized: `AutoHfQuantizer` in
+            // `quantizers/auto.py` 5.24.0.
+            if self.options.engine == Engine::Stored {
+                let text = format!("{text}, and ignores it");
+                return Some(EngineReason::unknown(EngineReasonCode::Method, text));
+            }
             return Some(match listed(&others).filter(|_| !is_variant) {
                 Some(others) => {
                     EngineReason::excluded(EngineReasonCode::Method, format!("{text}; {others}"))
@@ -310,7 +320,7 @@ impl Check<'_> {
 
     /// Checks that the heads can be divided: `verify_with_parallel_config` in `vllm/config/model.py` 0.33.0.
     fn heads(&self) -> Option<EngineReason> {
-        let (heads, gpus) = (self.keys.heads?, self.options.gpus());
+        let (heads, gpus) = (self.keys.heads?, self.options.vllm.gpus);
         (!heads.is_multiple_of(gpus)).then(|| {
             let text = format!("its {heads} attention heads cannot be divided among {gpus} GPUs");
             EngineReason::excluded(EngineReasonCode::Parallelism, text)

@@ -23,8 +23,9 @@ fn fit_reason(memory: &Memory, fit: &Fit) -> Option<EngineReason> {
     let usable = fit.usable.saturating_mul(count);
     let per_gpu = if memory.options.gpus() > 1 { " per GPU" } else { "" };
     let has = format!("{} usable", bytes(usable));
+    let least = if memory.has_exact_weights() { "" } else { "at least " };
     if memory.weight_bytes > usable {
-        let text = format!("{}{per_gpu}, {has}", bytes(memory.weight_bytes));
+        let text = format!("{least}{}{per_gpu}, {has}", bytes(memory.weight_bytes));
         return Some(EngineReason::excluded(EngineReasonCode::Weights, text));
     }
     let at = thousands(memory.context);
@@ -36,8 +37,15 @@ fn fit_reason(memory: &Memory, fit: &Fit) -> Option<EngineReason> {
                 Some(tokens) => format!("; at most {} tokens fit", thousands(tokens)),
                 None => String::new(),
             };
-            let text = format!("{}{per_gpu} at {at} tokens, {has}{most}", bytes(total));
+            let total = bytes(total);
+            let text = format!("{least}{total}{per_gpu} at {at} tokens, {has}{most}");
             Some(EngineReason::excluded(EngineReasonCode::Cache, text))
+        }
+        (_, Some(_)) if !memory.has_exact_weights() => {
+            let (least, most) = (bytes(memory.weight_bytes), bytes(memory.max_weight_bytes));
+            let text =
+                format!("{least} to {most}{per_gpu}, {has}: how vllm divides them is unknown");
+            Some(EngineReason::unknown(EngineReasonCode::Weights, text))
         }
         (_, Some(_)) => {
             let text = format!("the model fits only if it is divided among {count} GPUs");

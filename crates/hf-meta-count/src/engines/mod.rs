@@ -19,10 +19,12 @@
 
 mod answer;
 mod fit;
+mod pairs;
 mod report;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use self::answer::{EngineModel, refused};
-pub use self::report::add_answer;
+pub use self::pairs::Paired;
+pub use self::report::{add_answer, add_count_answer, add_pair};

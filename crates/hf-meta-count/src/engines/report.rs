@@ -1,9 +1,11 @@
 //! Adds the answer of an engine to a verification.
 
 use super::answer::EngineModel;
+use super::fit::fit_reasons;
+use super::pairs::Paired;
 use crate::memory::{CacheError, CacheSpec, Memory, MemoryComponent, MemoryOptions};
 use crate::results::{
-    EngineReason, EngineReasonCode, Finding, Severity, VerifiedSet, VerifyReport,
+    CountReport, EnginePairKind, EngineReason, EngineReasonCode, VerifiedSet, VerifyReport,
 };
 use crate::steps::cache_of_all;
 use hf_meta_format::formats::Formats;
@@ -22,23 +24,85 @@ pub fn add_answer(
         format: Formats::built_in().find_or_safetensors(&main.path).name(),
         architecture: main.architecture.as_deref(),
         is_adapter: report.adapter.is_some(),
-        problems: problems(&report.findings()),
+        problems: EngineReason::of_findings(&report.findings()).into_iter().collect(),
         memory: memory(&report.sets, main, listed, options),
     };
     report.engine = Some(Box::new(model.answer(options)));
 }
 
-/// Returns the reasons in findings: the first error, or a file that could not be read.
-fn problems(findings: &[Finding]) -> Vec<EngineReason> {
-    let is_unread = |finding: &&Finding| matches!(finding, Finding::Unreadable { .. });
-    let is_error =
-        |finding: &&Finding| finding.severity() == Severity::Error && !is_unread(finding);
-    let code = EngineReasonCode::Files;
-    if let Some(first) = findings.iter().find(is_error) {
-        return vec![EngineReason::excluded(code, first.to_string())];
+/// Adds a file that is loaded together with the verified model to its answer. `pair` is the verification of the file, with the
+/// answer for the same options. Does nothing without an answer.
+pub fn add_pair(
+    report: &mut VerifyReport,
+    kind: EnginePairKind,
+    pair: &VerifyReport,
+    options: &MemoryOptions,
+) {
+    let (Some(mut answer), Some(main)) = (report.engine.take(), report.sets.first()) else {
+        return;
+    };
+    let Some(file) = pair.sets.first() else { return report.engine = Some(answer) };
+    let mut sizes = pair.sets.iter().map(|set| set.weight_bytes);
+    let weight_bytes = sizes.try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?));
+    let adapter = pair.adapter.as_deref();
+    let paired = match kind {
+        EnginePairKind::Draft => {
+            let own = pair.engine.as_deref();
+            // Its memory and its context are those of the pair.
+            let is_own = |reason: &&EngineReason| {
+                use EngineReasonCode::{Cache, Context, Parallelism, Weights};
+                !matches!(reason.code, Cache | Context | Weights | Parallelism)
+            };
+            let problems = own.iter().flat_map(|own| &own.reasons).filter(is_own).cloned();
+            Paired::Draft {
+                config: file.config.as_deref(),
+                problems: problems.collect(),
+                memory: own.and_then(|own| own.memory.clone()),
+            }
+        }
+        EnginePairKind::Adapter => Paired::Adapter {
+            config: adapter.and_then(|adapter| Some(&*adapter.stored.as_ref()?.json)),
+            rank: adapter.and_then(|adapter| adapter.ranks.keys().last().copied()),
+            weight_bytes,
+        },
+        EnginePairKind::Projector => Paired::Projector { width: file.width, weight_bytes },
+    };
+    paired.add_to(&mut answer, &pair.source, main.config.as_deref(), options);
+    // What does not fit together is decided again.
+    if let Some(memory) = answer.memory.clone() {
+        answer.reasons.retain(|reason| !is_about_memory(reason));
+        let is_excluded = answer.reasons.iter().any(|reason| reason.loads.is_some());
+        answer.loads = match (is_excluded, answer.reasons.is_empty()) {
+            (true, _) => Some(false),
+            (false, is_empty) => is_empty.then_some(true),
+        };
+        for reason in fit_reasons(&memory) {
+            answer.add(reason);
+        }
     }
-    let unread = findings.iter().find(is_unread);
-    unread.into_iter().map(|finding| EngineReason::unknown(code, finding.to_string())).collect()
+    report.engine = Some(answer);
+}
+
+/// Returns whether a reason follows from the sizes of weights and cache.
+fn is_about_memory(reason: &EngineReason) -> bool {
+    use EngineReasonCode::{Cache, Context, Weights};
+    matches!(reason.code, Cache | Context | Weights)
+}
+
+/// Adds whether the engine of the options loads the model of a count, whose memory was computed for the same options. A count
+/// reads all headers, but does not compare them with the configuration.
+pub fn add_count_answer(report: &mut CountReport, options: &MemoryOptions) {
+    let files = report.files.as_deref();
+    let model = EngineModel {
+        config: files.and_then(|files| files.config.as_deref()),
+        recipe: files.and_then(|files| files.recipe.as_deref()),
+        format: report.format,
+        architecture: report.model.as_ref().and_then(|model| model.architecture.as_deref()),
+        is_adapter: report.adapter.is_some(),
+        problems: EngineReason::of_findings(&report.findings).into_iter().collect(),
+        memory: report.memory.as_deref().cloned(),
+    };
+    report.engine = Some(Box::new(model.answer(options)));
 }
 
 /// Returns the memory of all sets together; `None` if a file was not counted.
@@ -62,7 +126,10 @@ fn memory(
         None => own,
     };
     let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);
-    let mut memory = Memory::new(weight_bytes, cache, *options);
+    let mut memory = match main.ranks.as_deref().filter(|_| sizes.len() == 1) {
+        Some(ranks) => Memory::of_ranks(ranks.clone(), cache, *options),
+        None => Memory::new(weight_bytes, cache, *options),
+    };
     if sizes.len() > 1 {
         memory.components = sizes;
     }

@@ -72,6 +72,11 @@ pub(super) fn entry(kind: &str, name: &str, engine: &str) -> Option<Entry> {
     Some(entry)
 }
 
+/// Returns whether an engine has a name.
+pub(super) fn is_listed(kind: &str, name: &str) -> bool {
+    text_of(kind, name).is_some()
+}
+
 /// Returns the engines that a line lists, other than `engine`. A class that an engine no longer has counts.
 pub(super) fn others(kind: &str, name: &str, engine: &str) -> Vec<&'static str> {
     words(kind, name).map(engine_of).filter(|found| *found != engine).collect()

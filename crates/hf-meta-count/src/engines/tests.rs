@@ -76,6 +76,14 @@ fn engines_differ_in_their_architectures() {
             None,
             "no engine in the table has UnheardForCausalLM (vllm 0.33.0)",
         ),
+        // A class that others have may be another one if no engine knows its type.
+        (
+            "BloomForCausalLM",
+            "unheard",
+            "sglang",
+            None,
+            "no engine in the table has BloomForCausalLM (sglang 0.5.23)",
+        ),
         ("LlamaForCausalLM", "llama", "mlx-lm", Some(true), ""),
         ("T5Model", "t5", "mlx-lm", Some(false), "mlx-lm 0.32.2 has no t5; transformers has it"),
         (
@@ -169,6 +177,14 @@ fn methods_need_an_engine_and_a_gpu() {
             "fbgemm_fp8 requires `--allow-deprecated-quantization`",
         ),
         (r#""quant_method":"compressed_tensors""#, "vllm", "mi300x", Some(true), ""),
+        // Measured: it loads the weights as if they were not quantized.
+        (
+            r#""quant_method":"modelopt","quant_algo":"FP8""#,
+            "transformers",
+            "h100",
+            None,
+            "transformers 5.24.0 has no quantization method modelopt/fp8, and ignores it",
+        ),
         (
             r#""bits":4,"group_size":64"#,
             "vllm",
@@ -205,7 +221,7 @@ fn memory_and_heads_decide() {
             160_000_000_000,
             &[("gpu", "2xh100"), ("context", "1k")],
             Some(false),
-            "80.0 GB per GPU, 77.0 GB usable",
+            "at least 80.0 GB per GPU, 77.0 GB usable",
         ),
         (
             16_000_000_000,
@@ -265,7 +281,7 @@ fn options_that_contradict_each_other_are_sentences() {
         ),
         (
             &[("tp", "2")],
-            "`maxNumBatchedTokens`, `tp` and `gpuMemoryUtilization` require the engine `vllm`",
+            "`maxNumBatchedTokens`, `tp`, `pp` and `gpuMemoryUtilization` require the engine `vllm`",
         ),
         (
             &[("engine", "vllm"), ("reserve", "2GB")],

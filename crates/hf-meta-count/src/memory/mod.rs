@@ -39,6 +39,7 @@ use hf_meta_format::base::text::named_enum;
 
 mod gpu;
 mod options;
+mod ranks;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ mod vllm;
 
 pub use self::gpu::{Gpu, GpuSet, GpuVendor, UnknownGpu};
 pub use self::options::{Engine, MemoryOptions, parse_size, parse_tokens};
+pub use self::ranks::{RankWeights, StageWeights};
 pub use self::spec::{CacheKind, CacheSpec, LayerCache};
 pub use self::usage::{CacheSize, ContextSource, Fit, Memory, MemoryComponent, QuantizationFit};
 pub use self::vllm::{GpuShare, InvalidShare, VLLM_VERSION, VllmLayers, VllmOptions, VllmPlan};
@@ -86,6 +88,12 @@ pub enum CacheError {
     /// The engine stores other sizes, which depend on its settings or on unknown rules.
     #[error("no exact rule for `{engine}`")]
     NoEngineRule {
+        /// The name of the engine.
+        engine: &'static str,
+    },
+    /// The engine divides the weights of the architecture in a way that no rule covers, so that only bounds are known.
+    #[error("how `{engine}` divides the weights is unknown")]
+    NoDivision {
         /// The name of the engine.
         engine: &'static str,
     },

@@ -160,7 +160,12 @@ impl MemoryOptions {
 
     /// Returns the number of GPUs that share the weights. With several, sizes are per GPU.
     pub fn gpus(&self) -> u64 {
-        if self.engine == Engine::Vllm { self.vllm.gpus } else { 1 }
+        if self.engine == Engine::Vllm { self.vllm.gpus.saturating_mul(self.stages()) } else { 1 }
+    }
+
+    /// Returns the number of stages among which the layers are divided.
+    pub fn stages(&self) -> u64 {
+        if self.engine == Engine::Vllm { self.vllm.stages } else { 1 }
     }
 
     /// Returns the part of a memory that the engine uses, in bytes.
@@ -180,10 +185,10 @@ impl MemoryOptions {
     pub fn finish(&mut self) -> Result<(), String> {
         let is_vllm = self.engine == Engine::Vllm;
         if self.gpus.is_some() && !is_vllm {
-            self.vllm.gpus = 1;
+            (self.vllm.gpus, self.vllm.stages) = (1, 1);
         }
         if self.vllm != VllmOptions::default() && !is_vllm {
-            let names = "`maxNumBatchedTokens`, `tp` and `gpuMemoryUtilization`";
+            let names = "`maxNumBatchedTokens`, `tp`, `pp` and `gpuMemoryUtilization`";
             return Err(format!("{names} require the engine `vllm`"));
         }
         if is_vllm && self.reserve > 0 {
@@ -193,11 +198,19 @@ impl MemoryOptions {
         if self.budget.is_some() {
             return Err("a GPU has a memory, so no other one can be given".to_owned());
         }
-        if self.vllm.gpus > gpus.count {
-            return Err(format!("the model cannot be divided among {} of {gpus}", self.vllm.gpus));
+        if self.gpus() > gpus.count {
+            return Err(format!("the model cannot be divided among {} of {gpus}", self.gpus()));
         }
         self.budget = Some(gpus.gpu.memory);
         Ok(())
+    }
+
+    /// Sets the number of stages. Each has an equal part of the GPUs.
+    fn set_stages(&mut self, stages: u64) {
+        self.vllm.stages = stages;
+        if let Some(gpus) = self.gpus.filter(|gpus| self.vllm.gpus == gpus.count) {
+            self.vllm.gpus = (gpus.count / stages).max(1);
+        }
     }
 
     /// Sets an option by its name in camelCase, such as `cacheDtype`, from a text as in the command.
@@ -232,10 +245,11 @@ impl MemoryOptions {
             "cacheDtype" => self.cache_dtype = Some(parsed(text)?),
             "engine" => self.engine = parsed(text)?,
             "maxNumBatchedTokens" => self.vllm.max_batched_tokens = tokens()?,
-            "tp" => {
+            "tp" | "pp" => {
                 let gpus = text.parse().ok().filter(|gpus| (1..=MAX_GPUS).contains(gpus));
-                self.vllm.gpus =
+                let gpus =
                     gpus.ok_or_else(|| expected(&format!("a number from 1 to {MAX_GPUS}")))?;
+                if name == "tp" { self.vllm.gpus = gpus } else { self.set_stages(gpus) }
             }
             "gpuMemoryUtilization" => self.vllm.gpu_memory_utilization = parsed(text)?,
             "budget" | "reserve" => {

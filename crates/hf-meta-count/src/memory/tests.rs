@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::architectures::architecture::Definitions;
-use hf_meta_format::formats::DetectedFormat;
+use hf_meta_format::formats::{DetectedFormat, TensorInfo};
 
 /// Returns the elements of the caches and states; `None` if they are unknown.
 fn elements(config: &str, context: u64) -> Result<Option<u64>, CacheError> {
@@ -735,4 +735,54 @@ fn hostile_numbers_have_no_blocks() {
             }
         }
     }
+}
+
+/// A line of the measured weights on each GPU.
+#[derive(serde::Deserialize)]
+struct MeasuredRanks {
+    config: Box<serde_json::value::RawValue>,
+    tensors: BTreeMap<String, (String, Vec<u64>)>,
+    ranks: BTreeMap<String, serde_json::Value>,
+}
+
+/// Compares with the parameters of vLLM's classes. A size is equal to the byte, or unknown.
+#[test]
+fn weights_are_divided_as_in_vllm() {
+    let table = include_str!("../../../../fixtures/memory/vllm-ranks.jsonl");
+    let (mut wrong, mut exact, mut unknown) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+    for line in table.lines() {
+        let line: MeasuredRanks = serde_json::from_str(line).unwrap();
+        let config: serde_json::Value = serde_json::from_str(line.config.get()).unwrap();
+        let kind = config["model_type"].as_str().unwrap().to_owned();
+        for (division, measured) in &line.ranks {
+            // A class that refuses to be divided has no sizes.
+            let serde_json::Value::Array(stages) = measured else { continue };
+            let (tp, pp) = division.split_once('x').unwrap();
+            let mut options = MemoryOptions::default();
+            for (name, value) in [("engine", "vllm"), ("tp", tp), ("pp", pp)] {
+                options.set(name, value).unwrap();
+            }
+            let tensors = line.tensors.iter().map(|(name, (dtype, shape))| {
+                (&**name, TensorInfo::new(dtype.as_str().into(), shape.clone(), (0, 0)))
+            });
+            let json = line.config.get().as_bytes();
+            let Some(found) = RankWeights::of_tensors(tensors, json, &options) else {
+                *unknown.entry(kind.clone()).or_insert(0) += 1;
+                continue;
+            };
+            let largest = |ranks: &serde_json::Value| {
+                ranks.as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap()).max()
+            };
+            let measured: Vec<_> = stages.iter().map(|ranks| largest(ranks).unwrap()).collect();
+            let sizes: Vec<_> = found.stages.iter().map(|stage| stage.least).collect();
+            if measured == sizes && found.stages.iter().all(|stage| stage.most == stage.least) {
+                *exact.entry(kind.clone()).or_insert(0) += 1;
+            } else {
+                wrong.push(format!("{kind} {division}: {sizes:?}, vLLM {measured:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_eq!((exact.len(), exact.values().sum::<u64>()), (42, 354));
+    assert!(unknown.keys().all(|kind| Definitions::find("rank", kind).is_none()), "{unknown:?}");
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     CacheDtype, CacheError, CacheKind, CacheSpec, Engine, FormulaError, LayerCache, MemoryOptions,
-    VllmLayers, VllmPlan,
+    RankWeights, StageWeights, VllmLayers, VllmPlan,
 };
 use hf_meta_format::base::sort::sort_by_key;
 use hf_meta_format::formats::RepoPath;
@@ -30,8 +30,11 @@ pub struct Memory {
     pub cache_dtype: CacheDtype,
     /// The reason why the size of the cache is unknown. A size that is known is exact.
     pub unknown: Option<CacheError>,
-    /// The bytes of the weights, as stored in the files. Several GPUs have equal parts.
+    /// The bytes of the weights: as stored in the files, or on the GPU that has most. If it is unknown how they are divided,
+    /// an equal part, which is the minimum.
     pub weight_bytes: u64,
+    /// The maximum of `weight_bytes`. It is equal to `weight_bytes` if that is exact.
+    pub max_weight_bytes: u64,
     /// The sets of weights, if several are loaded together.
     pub components: Vec<MemoryComponent>,
     /// The size of keys and values, over all sequences; `None` if it is unknown.
@@ -44,6 +47,10 @@ pub struct Memory {
     pub total_bytes: Option<u64>,
     /// The answer whether the model fits, if the options have a budget.
     pub fit: Option<Fit>,
+    /// The weights on each GPU.
+    ranks: RankWeights,
+    /// The memory of other models that are loaded together with this one, which the sizes contain.
+    others: Vec<Memory>,
 }
 
 /// A set of weights that is loaded together with others.
@@ -82,9 +89,20 @@ impl CacheSize {
 type Sizes = (CacheSize, CacheSize, Option<VllmPlan>);
 
 impl Memory {
-    /// Computes the memory of a model from the bytes of its weights and its cache.
+    /// Computes the memory of a model from the bytes of its weights and its cache. With several GPUs, only bounds of the
+    /// weights on each of them are known; see [`of_ranks`](Self::of_ranks).
     pub fn new(
         weight_bytes: u64,
+        spec: Result<CacheSpec, CacheError>,
+        options: MemoryOptions,
+    ) -> Self {
+        let ranks = RankWeights::bounds(weight_bytes, spec.as_ref().ok(), &options);
+        Self::of_ranks(ranks, spec, options)
+    }
+
+    /// Computes the memory of the GPU that needs most, from the weights on each GPU.
+    pub fn of_ranks(
+        ranks: RankWeights,
         spec: Result<CacheSpec, CacheError>,
         options: MemoryOptions,
     ) -> Self {
@@ -102,25 +120,76 @@ impl Memory {
             context_source,
             cache_dtype: known.map_or(assumed, |spec| options.dtype(spec)),
             unknown: None,
-            weight_bytes: weight_bytes.div_ceil(options.gpus().max(1)),
+            weight_bytes: 0,
+            max_weight_bytes: 0,
             components: Vec::new(),
             cache: None,
             state: None,
             plan: None,
             total_bytes: None,
             fit: None,
+            ranks,
+            others: Vec::new(),
             spec,
         };
         match memory.sizes() {
-            Ok((cache, state, plan)) => {
-                (memory.cache, memory.state, memory.plan) = (Some(cache), Some(state), plan);
-                let sum = memory.weight_bytes.checked_add(cache.bytes);
-                memory.total_bytes = sum.and_then(|sum| sum.checked_add(state.bytes));
-            }
-            Err(error) => memory.unknown = Some(error),
+            Ok((cache, state, plan)) => memory.choose_stage(cache, state, plan),
+            Err(error) => memory.fail(error),
         }
         memory.fit = options.budget.map(|budget| Fit::new(&memory, budget));
         memory
+    }
+
+    /// Sets the sizes to those of the stage that needs most. Each has the cache of its layers.
+    fn choose_stage(&mut self, cache: CacheSize, fixed: CacheSize, plan: Option<VllmPlan>) {
+        if self.options.stages() == 1 {
+            (self.cache, self.state, self.plan) = (Some(cache), Some(fixed), plan);
+            return self.set_weights(self.ranks.stages.first().copied().unwrap_or_default());
+        }
+        let Some(layers) = self.equal_layers() else {
+            return self.fail(CacheError::NoEngineRule { engine: self.options.engine.name() });
+        };
+        let size = |bytes: u64, stage: &StageWeights| bytes / layers * stage.layers;
+        let total = |stage: &&StageWeights| stage.least.saturating_add(size(cache.bytes, stage));
+        let stage = self.ranks.stages.iter().max_by_key(total).copied().unwrap_or_default();
+        let (elements, bytes) = (size(cache.elements, &stage), size(cache.bytes, &stage));
+        (self.cache, self.state) = (Some(CacheSize { elements, bytes }), Some(fixed));
+        self.plan = plan.map(|plan| {
+            let bytes_per_block = size(plan.bytes_per_block, &stage);
+            VllmPlan { bytes_per_block, ..plan }
+        });
+        self.set_weights(stage);
+    }
+
+    /// Returns the number of layers if vLLM stores the same in each of them. Others have no rule for the part of a stage.
+    fn equal_layers(&self) -> Option<u64> {
+        let spec = self.spec.as_ref().ok()?;
+        let layers = spec.vllm.as_ref().and_then(|layers| layers.as_ref().ok());
+        let is_equal = spec.caches.is_empty()
+            || layers.is_some_and(
+                |layers| matches!(&layers.caches[..], [only] if only.layers == spec.layers),
+            );
+        Some(spec.layers.max(1)).filter(|_| is_equal)
+    }
+
+    /// Sets the reason why the cache is unknown, and the weights of the stage that has most.
+    fn fail(&mut self, error: CacheError) {
+        self.unknown = Some(error);
+        let largest = self.ranks.stages.iter().max_by_key(|stage| stage.least);
+        self.set_weights(largest.copied().unwrap_or_default());
+    }
+
+    fn set_weights(&mut self, stage: StageWeights) {
+        (self.weight_bytes, self.max_weight_bytes) = (stage.least, stage.most);
+        let sizes = self.cache.zip(self.state).filter(|_| self.unknown.is_none());
+        self.total_bytes = sizes.and_then(|(cache, state)| {
+            stage.least.checked_add(cache.bytes)?.checked_add(state.bytes)
+        });
+    }
+
+    /// Returns whether the weights on each GPU are exact.
+    pub fn has_exact_weights(&self) -> bool {
+        self.weight_bytes == self.max_weight_bytes
     }
 
     /// Returns the maximum context length of the model; `None` if it states none.
@@ -153,9 +222,41 @@ impl Memory {
     #[must_use]
     pub fn at(&self, context: u64) -> Self {
         let options = MemoryOptions { context: Some(context), budget: None, ..self.options };
-        // The weights are already those of one GPU.
-        let weight_bytes = self.weight_bytes.saturating_mul(options.gpus());
+        let mut memory = Self::of_ranks(self.ranks.clone(), self.spec.clone(), options);
+        for other in &self.others {
+            memory.add(other.at(context));
+        }
+        memory
+    }
+
+    /// Computes the memory of the same model under other conditions. With another number of GPUs, only bounds of the weights
+    /// on each of them are known.
+    #[must_use]
+    pub fn under(&self, options: MemoryOptions) -> Self {
+        let gpus = |options: &MemoryOptions| (options.vllm.gpus, options.stages());
+        if gpus(&options) == gpus(&self.options) {
+            return Self::of_ranks(self.ranks.clone(), self.spec.clone(), options);
+        }
+        let weight_bytes = self.weight_bytes.saturating_mul(self.options.gpus());
         Self::new(weight_bytes, self.spec.clone(), options)
+    }
+
+    /// Adds the memory of a model that is loaded together with this one, for the same conditions.
+    pub fn add(&mut self, other: Self) {
+        self.weight_bytes = self.weight_bytes.saturating_add(other.weight_bytes);
+        self.max_weight_bytes = self.max_weight_bytes.saturating_add(other.max_weight_bytes);
+        let sum = |one: Option<CacheSize>, other: Option<CacheSize>| {
+            let (one, other) = (one?, other?);
+            let elements = one.elements.checked_add(other.elements)?;
+            Some(CacheSize { elements, bytes: one.bytes.checked_add(other.bytes)? })
+        };
+        self.cache = sum(self.cache, other.cache);
+        self.state = sum(self.state, other.state);
+        let total = self.total_bytes.zip(other.total_bytes);
+        self.total_bytes = total.and_then(|(one, other)| one.checked_add(other));
+        self.unknown = self.unknown.take().or_else(|| other.unknown.clone());
+        self.others.push(other);
+        self.fit = self.options.budget.map(|budget| Fit::new(self, budget));
     }
 
     /// Returns the bytes of cache and states.
@@ -173,6 +274,8 @@ impl Memory {
             return Some(0);
         }
         let spec = self.spec.as_ref().ok().filter(|_| self.total_bytes.is_some())?;
+        let unknown = self.max_weight_bytes - self.weight_bytes;
+        let budget = budget.checked_sub(unknown).filter(|rest| self.weight_bytes <= *rest)?;
         let is_limited = spec.max_context.is_some() || !spec.caches.is_empty();
         let limit = is_limited.then_some(spec.max_context.unwrap_or(MAX_CONTEXT))?;
         let fits = |context| self.at(context).total_bytes.is_some_and(|bytes| bytes <= budget);
@@ -313,15 +416,21 @@ impl Fit {
         let maximum = memory.max_context().filter(|maximum| context > *maximum);
         let too_long = maximum.map(|maximum| CacheError::ContextTooLong { context, maximum });
         let usable = memory.options.usable(budget);
+        let unknown = memory.max_weight_bytes - memory.weight_bytes;
         let fits = if too_long.is_some() {
             Some(false)
         } else {
-            fits(memory.weight_bytes, memory.total_bytes, usable)
+            // A size that is a minimum may not fit.
+            fits(memory.weight_bytes, memory.total_bytes, usable).filter(|fits| {
+                let most = memory.total_bytes.and_then(|total| total.checked_add(unknown));
+                !fits || most.is_some_and(|most| most <= usable)
+            })
         };
-        let unknown = if fits.is_none() { memory.unknown.clone() } else { None };
+        let no_division = CacheError::NoDivision { engine: memory.options.engine.name() };
+        let unknown = fits.is_none().then(|| memory.unknown.clone().unwrap_or(no_division));
         let batch = memory.options.batch.unwrap_or(1);
         let sequences = memory.sequence_bytes().and_then(|bytes| {
-            let free = u128::from(usable.saturating_sub(memory.weight_bytes));
+            let free = u128::from(usable.saturating_sub(memory.max_weight_bytes));
             let sequences = (free * u128::from(batch)).checked_div(u128::from(bytes))?;
             u64::try_from(sequences).ok()
         });

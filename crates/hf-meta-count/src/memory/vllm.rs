@@ -91,6 +91,8 @@ impl Serialize for GpuShare {
 pub struct VllmOptions {
     /// The number of GPUs among which each layer is divided: `--tensor-parallel-size`.
     pub gpus: u64,
+    /// The number of stages among which the layers are divided: `--pipeline-parallel-size`.
+    pub stages: u64,
     /// The maximum number of tokens of a step: `--max-num-batched-tokens`. The default depends on the GPU.
     pub max_batched_tokens: u64,
     /// `true` if a step is prepared while another one runs, so that the tokens of two steps are in flight.
@@ -109,6 +111,7 @@ impl Default for VllmOptions {
     fn default() -> Self {
         Self {
             gpus: 1,
+            stages: 1,
             max_batched_tokens: 8_192,
             async_scheduling: true,
             block_size: None,
@@ -120,9 +123,9 @@ impl Default for VllmOptions {
 }
 
 impl VllmOptions {
-    /// Returns the maximum number of tokens in flight.
+    /// Returns the maximum number of tokens in flight: those of a step in each stage, and of the step that is prepared.
     pub fn tokens_in_flight(&self) -> u64 {
-        self.max_batched_tokens.saturating_mul(1 + u64::from(self.async_scheduling))
+        self.max_batched_tokens.saturating_mul(self.stages + u64::from(self.async_scheduling))
     }
 }
 

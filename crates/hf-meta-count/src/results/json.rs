@@ -38,6 +38,7 @@ serialize_as_objects! {
         "otherSets" ? &report.other_sets,
         "adapter" ? &report.adapter,
         "memory" ? &report.memory,
+        "engine" ? &report.engine,
         "fetch": report.fetch,
         "plan": report.plan,
         "checkedAgainstBytes": report.plan != Plan::Hub,
@@ -51,6 +52,7 @@ serialize_as_objects! {
         "cacheDtype": memory.cache_dtype.name(),
         "exact": memory.unknown.is_none(),
         "weightBytes": memory.weight_bytes,
+        "maxWeightBytes" ? (!memory.has_exact_weights()).then_some(memory.max_weight_bytes),
         "components" ? Some(&memory.components).filter(|sets| !sets.is_empty()),
         "cacheElements": memory.cache.map(|size| size.elements),
         "cacheBytes": memory.cache.map(|size| size.bytes),
@@ -155,6 +157,7 @@ serialize_as_objects! {
         "gpus" ? report.gpus,
         "loads": report.loads,
         "reasons": report.reasons,
+        "pairs" ? Some(&report.pairs).filter(|pairs| !pairs.is_empty()),
         "memory" ? &report.memory,
     }
 

@@ -26,7 +26,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::adapter::Adapter;
 pub use self::bounded::bounded;
-pub use self::engine::{EngineReason, EngineReasonCode, EngineReport};
+pub use self::engine::{EnginePair, EnginePairKind, EngineReason, EngineReasonCode, EngineReport};
 pub use self::finding::{Finding, Mismatch, MismatchKind, Severity};
 pub(crate) use self::loader::StatedLoader;
 pub use self::plan::{Plan, RangeRequest};
@@ -36,7 +36,7 @@ pub use self::verified::{
 };
 
 use crate::count::{CountBreakdown, ParameterCount};
-use crate::memory::{CacheError, CacheSpec, Memory, MemoryComponent, MemoryOptions};
+use crate::memory::{CacheError, CacheSpec, Memory, MemoryComponent, MemoryOptions, RankWeights};
 use hf_meta_format::CommitSha;
 use hf_meta_format::formats::safetensors::{SafetensorsFileHeader, SafetensorsIndexJson};
 use hf_meta_format::formats::weight_sets::{ListedWeights, WeightSet};
@@ -55,6 +55,17 @@ pub enum SafetensorsParseFromRepo {
     Single(SafetensorsFile),
     /// The weights are split across shards.
     Sharded(SafetensorsShards),
+}
+
+/// The configurations of a model, and the weights on each GPU, for the answer of an engine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ModelFiles {
+    /// The content of `config.json`.
+    pub(crate) config: Option<Vec<u8>>,
+    /// The content of `hf_quant_config.json`, if it was read.
+    pub(crate) recipe: Option<Box<[u8]>>,
+    /// The weights on each GPU in vLLM, if it has a rule for the model.
+    pub(crate) ranks: Option<RankWeights>,
 }
 
 /// A single safetensors file.
@@ -196,8 +207,12 @@ pub struct CountReport {
     /// count needed anyway: a GGUF file, or `config.json`
     /// of a quantized model or a mixture of experts.
     pub cache_spec: Option<Box<CacheSpec>>,
+    /// The files that an engine looks at; `None` unless memory was requested.
+    pub(crate) files: Option<Box<ModelFiles>>,
     /// The description of the weights as an adapter; `None` for other weights.
     pub adapter: Option<Box<Adapter>>,
+    /// The answer of an engine; `None` unless [`add_count_answer`](crate::engines::add_count_answer) was called.
+    pub engine: Option<Box<EngineReport>>,
     /// The memory that the model needs, if it was requested with `Count::memory`.
     pub memory: Option<Box<Memory>>,
     /// The requests, bytes and time that the call took.
@@ -257,7 +272,10 @@ impl CountReport {
         let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
         sizes.extend(others);
         let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);
-        let mut memory = Memory::new(weight_bytes, cache, options);
+        let mut memory = match self.ranks().filter(|_| sizes.len() == 1) {
+            Some(ranks) => Memory::of_ranks(ranks.clone(), cache, options),
+            None => Memory::new(weight_bytes, cache, options),
+        };
         let reason = memory.unknown.clone();
         self.findings.extend(reason.map(|reason| Finding::UnknownCacheSize { reason }));
         if sizes.len() > 1 {
@@ -267,6 +285,11 @@ impl CountReport {
             memory.add_quantizations(self.quantizations(listed, path));
         }
         self.memory = Some(Box::new(memory));
+    }
+
+    /// Returns the weights on each GPU, if the engine has a rule for them.
+    fn ranks(&self) -> Option<&RankWeights> {
+        self.files.as_deref()?.ranks.as_ref()
     }
 
     /// Returns the number of parameters of the model.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Adapter, EngineReport, FetchStats, Finding, Severity, StatedLoader, ValueReport};
-use crate::memory::{CacheError, CacheSpec};
+use crate::memory::{CacheError, CacheSpec, RankWeights};
 use hf_meta_format::CommitSha;
 use hf_meta_format::formats::weight_sets::{IncompleteShards, WeightSet};
 use hf_meta_format::formats::{FileHeader, HeaderErrorKind, RepoPath, clip};
@@ -79,6 +79,10 @@ pub struct VerifiedSet {
     pub(crate) cache: Option<Result<CacheSpec, CacheError>>,
     /// The bytes of the weights; `None` if not all files were counted.
     pub(crate) weight_bytes: Option<u64>,
+    /// The weights on each GPU in vLLM, if it has a rule for the model.
+    pub(crate) ranks: Option<Box<RankWeights>>,
+    /// The width of the output of a projector in a GGUF file.
+    pub(crate) width: Option<u64>,
     /// The loader that the configuration next to the weights states.
     pub(crate) loader: Option<StatedLoader>,
     /// The headers of the valid files, if they are kept.
@@ -137,6 +141,8 @@ impl VerifiedSet {
             architecture: None,
             cache: None,
             weight_bytes: None,
+            ranks: None,
+            width: None,
             loader: None,
             headers: Vec::new(),
         }
@@ -178,6 +184,10 @@ impl VerifyReport {
     pub fn add_values(&mut self, values: ValueReport, findings: Vec<Vec<Finding>>) {
         for (set, findings) in self.sets.iter_mut().zip(findings) {
             set.findings.extend(findings);
+        }
+        if let Some(engine) = &mut self.engine {
+            let findings = self.sets.iter().flat_map(|set| &set.findings);
+            engine.add_findings(&findings.cloned().collect::<Vec<_>>());
         }
         self.values = Some(Box::new(values));
     }

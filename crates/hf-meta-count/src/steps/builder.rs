@@ -8,10 +8,10 @@ use super::index_check::{self, IndexCheck, check_count};
 use super::pickle_findings::PickleFindings;
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{Configs, CountBreakdown, CountOverflow, Counter, ParameterCount};
-use crate::memory::{CacheError, CacheSpec, MemoryOptions};
+use crate::memory::{CacheError, CacheSpec, Engine, MemoryOptions, RankWeights};
 use crate::results::adapter::{self, Adapter};
 use crate::results::{
-    CountReport, FetchStats, Finding, Plan, SafetensorsFile, SafetensorsParseFromRepo,
+    CountReport, FetchStats, Finding, ModelFiles, Plan, SafetensorsFile, SafetensorsParseFromRepo,
     SafetensorsShards, WeightFiles, Weights,
 };
 use hf_meta_format::base::sort::{Ordered, sort_by};
@@ -233,6 +233,13 @@ impl ReportBuilder {
             CacheSpec::with_recipe(json, recipe, &memory.unwrap_or_default())
         });
         report.cache_spec = cache.clone().ok().map(Box::new);
+        let ranks = memory.filter(|memory| memory.engine == Engine::Vllm).and_then(|memory| {
+            RankWeights::new(&built.builder.headers, config.json.as_deref()?, &memory)
+        });
+        report.files = memory.map(|_| {
+            let (config, recipe) = (config.json.clone(), config.configs.recipe.clone());
+            Box::new(ModelFiles { config, recipe, ranks })
+        });
         report.findings.extend(config.finding);
         Ok((built, report, cache))
     }
@@ -286,6 +293,8 @@ impl BuiltReport {
             findings,
             other_sets: None,
             cache_spec: None,
+            files: None,
+            engine: None,
             adapter: self.adapter.clone(),
             memory: None,
             fetch: FetchStats { weight_bytes, ..FetchStats::default() },

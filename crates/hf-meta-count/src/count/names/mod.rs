@@ -19,7 +19,7 @@ use memchr::memrchr;
 
 use self::buffers::HasShape;
 use self::pattern::{NameNumber, NamePattern, name_offset};
-use self::position::{ExpertKind, ExpertNumber, ExpertPosition, Position};
+use self::position::{ExpertKind, ExpertNumber, ExpertPosition};
 use super::methods::all_names;
 use super::module::{Component, PartName, container_bits};
 use hf_meta_format::base::sort::sort_by_key;
@@ -27,8 +27,8 @@ use hf_meta_format::formats::{Dtype, TensorInfo};
 
 pub use self::buffers::Buffer;
 pub(crate) use self::buffers::is_leftover;
-pub(crate) use self::position::Embedding;
 pub(in crate::count) use self::position::ExpertPart;
+pub(crate) use self::position::{Embedding, Position};
 
 /// The components of all methods, the bare module name first, then longer names before shorter ones.
 pub(in crate::count) static COMPONENTS: LazyLock<Vec<Component>> = LazyLock::new(|| {

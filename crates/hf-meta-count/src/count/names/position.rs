@@ -233,7 +233,7 @@ impl Segment {
 
 impl Position {
     /// Returns the position of the tensors with a pattern.
-    pub(in crate::count) fn new(pattern: &str) -> Self {
+    pub(crate) fn new(pattern: &str) -> Self {
         let mut found = Self::default();
         let (mut start, mut numbers, mut is_shared) = (0, 0, false);
         let (mut before, mut parent, mut meaning) = ("", "", Segment::Other);

@@ -1,0 +1,245 @@
+//! The files that are loaded together with a model: a draft model, an adapter, or a projector of images.
+
+use crate::base::model_config::ModelConfig;
+use crate::memory::{Engine, Memory, MemoryOptions};
+use crate::results::{EnginePair, EnginePairKind, EngineReason, EngineReasonCode, EngineReport};
+use hf_meta_format::base::json_object::{JsonObject, parse, read, standard_json, strings};
+use hf_meta_format::formats::clip;
+
+/// The default of `--max-lora-rank` in vLLM: `LoRAConfig` in `config/lora.py` 0.33.0.
+const MAX_LORA_RANK: u64 = 16;
+
+/// A file that is loaded together with a model. Its rules need no I/O.
+///
+/// ```
+/// use hf_meta_count::engines::{EngineModel, Paired};
+/// use hf_meta_count::memory::MemoryOptions;
+///
+/// let config = br#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":128256}"#;
+/// let draft = br#"{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":32000}"#;
+/// let mut options = MemoryOptions::default();
+/// options.set("engine", "vllm")?;
+/// let model = EngineModel { config: Some(config), format: "safetensors", ..EngineModel::default() };
+/// let mut answer = model.answer(&options);
+/// let paired = Paired::Draft { config: Some(draft), problems: Vec::new(), memory: None };
+/// paired.add_to(&mut answer, "org/draft", Some(config), &options);
+/// let message = "the draft has a vocabulary of 32,000 tokens, and the model one of 128,256";
+/// assert_eq!((answer.loads, &*answer.reasons[0].message), (Some(false), message));
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Paired<'a> {
+    /// A smaller model, which drafts tokens.
+    Draft {
+        /// The content of its `config.json`.
+        config: Option<&'a [u8]>,
+        /// The reasons why the engine does not load it.
+        problems: Vec<EngineReason>,
+        /// Its memory for the same options.
+        memory: Option<Box<Memory>>,
+    },
+    /// A `LoRA`.
+    Adapter {
+        /// The content of `adapter_config.json`.
+        config: Option<&'a [u8]>,
+        /// The largest rank of its modules.
+        rank: Option<u64>,
+        /// The bytes of its tensors.
+        weight_bytes: Option<u64>,
+    },
+    /// A projector of images or sound in a GGUF file.
+    Projector {
+        /// The width of its output, which [`projector_width`](crate::check::projector_width) returns.
+        width: Option<u64>,
+        /// The bytes of its tensors.
+        weight_bytes: Option<u64>,
+    },
+}
+
+impl Paired<'_> {
+    /// Adds the reasons and the memory of a file to the answer about a model. `source` is the name of the file, `config` the
+    /// content of the `config.json` of the model, and `options` are those of the answer.
+    pub fn add_to(
+        self,
+        report: &mut EngineReport,
+        source: &str,
+        config: Option<&[u8]>,
+        options: &MemoryOptions,
+    ) {
+        let engine = options.engine;
+        let (kind, reasons, memory) = match self {
+            Self::Draft { config: draft, problems, memory } => {
+                let reasons = draft_reasons(engine, config, draft, problems);
+                (EnginePairKind::Draft, reasons, memory.map(|memory| *memory))
+            }
+            Self::Adapter { config, rank, weight_bytes } => {
+                let memory = weights_only(weight_bytes, options);
+                (EnginePairKind::Adapter, adapter_reasons(engine, config, rank), memory)
+            }
+            Self::Projector { width, weight_bytes } => {
+                let spec = report.memory.as_deref().and_then(|memory| memory.spec.as_ref().ok());
+                let model = spec.filter(|spec| spec.is_gguf).and_then(|spec| spec.hidden_size);
+                let reasons = projector_reasons(engine, width, model);
+                (EnginePairKind::Projector, reasons, weights_only(weight_bytes, options))
+            }
+        };
+        for reason in reasons {
+            report.add(reason);
+        }
+        let memory = memory.map(|memory| match report.memory.as_deref() {
+            // Tokens are drafted in the context of the model.
+            Some(model) => memory.at(model.context),
+            None => memory,
+        });
+        let sequence_bytes = memory.as_ref().and_then(Memory::sequence_bytes);
+        let pair = EnginePair {
+            kind,
+            source: clip(source),
+            weight_bytes: memory.as_ref().map(|memory| memory.weight_bytes),
+            cache_bytes: sequence_bytes,
+        };
+        report.pairs.push(pair);
+        report.add_memory(memory);
+    }
+}
+
+/// Returns the memory of files without a cache.
+fn weights_only(weight_bytes: Option<u64>, options: &MemoryOptions) -> Option<Memory> {
+    let spec = crate::memory::CacheSpec::without_cache("part");
+    weight_bytes.map(|bytes| Memory::new(bytes, Ok(spec), *options))
+}
+
+/// Returns the reason that an engine has no rule for a kind of file.
+fn no_rule(code: EngineReasonCode, engine: Engine, files: &str) -> Vec<EngineReason> {
+    vec![EngineReason::unknown(code, format!("no rule for {files} in {}", engine.loader()))]
+}
+
+/// Compares a draft with its model. Source: `verify_equal_vocab_size_if_draft_model` in `config/speculative.py` of vLLM
+/// 0.33.0. Heads that were trained for a model, such as EAGLE, may have another vocabulary.
+fn draft_reasons(
+    engine: Engine,
+    model: Option<&[u8]>,
+    draft: Option<&[u8]>,
+    problems: Vec<EngineReason>,
+) -> Vec<EngineReason> {
+    let code = EngineReasonCode::Draft;
+    if engine != Engine::Vllm {
+        return no_rule(code, engine, "draft models");
+    }
+    let mut reasons: Vec<_> =
+        problems.into_iter().map(|found| EngineReason { code, ..found }).collect();
+    let (model, draft) = (Vocabulary::read(model), Vocabulary::read(draft));
+    if let (Some(model), Some(draft)) = (model, draft) {
+        if draft.tokens != model.tokens && !draft.is_head {
+            let [of_draft, of_model] =
+                [draft.tokens, model.tokens].map(crate::results::text::thousands);
+            let text = format!(
+                "the draft has a vocabulary of {of_draft} tokens, and the model one of {of_model}"
+            );
+            reasons.insert(0, EngineReason::excluded(code, text));
+        }
+    } else {
+        let text = "the vocabulary of the draft or of the model is unknown".to_owned();
+        reasons.push(EngineReason::unknown(code, text));
+    }
+    reasons
+}
+
+/// The vocabulary of a model.
+struct Vocabulary {
+    tokens: u64,
+    /// True for a head that was trained for another model.
+    is_head: bool,
+}
+
+impl Vocabulary {
+    fn read(json: Option<&[u8]>) -> Option<Self> {
+        const HEADS: [&str; 5] = ["eagle", "medusa", "mlp_speculator", "mtp", "dflash"];
+
+        let json = standard_json(json?);
+        let config = parse::<ModelConfig<'_>>(&json).ok()?;
+        let classes = strings(config.outermost().raw("architectures"), 16).unwrap_or_default();
+        let kind = config.outermost().get::<String>("model_type");
+        let mut names = classes.into_iter().chain(kind).map(|name| name.to_ascii_lowercase());
+        let is_head = names.any(|name| HEADS.iter().any(|head| name.contains(head)));
+        Some(Self { tokens: config.text_model().number("vocab_size")?, is_head })
+    }
+}
+
+/// Checks an adapter. Source: `PEFTHelper` in `lora/peft_helper.py` of vLLM 0.33.0.
+fn adapter_reasons(engine: Engine, config: Option<&[u8]>, rank: Option<u64>) -> Vec<EngineReason> {
+    let code = EngineReasonCode::Adapter;
+    if engine != Engine::Vllm {
+        return no_rule(code, engine, "adapters");
+    }
+    let json = config.map(standard_json);
+    let Some(config) = json.as_deref().and_then(|json| parse::<JsonObject<'_>>(json).ok()) else {
+        let text = "vllm needs adapter_config.json, which was not read".to_owned();
+        return vec![EngineReason::unknown(code, text)];
+    };
+    let excluded = |text: String| EngineReason::excluded(code, text);
+    let mut reasons = Vec::new();
+    let kind = config.get::<String>("peft_type").unwrap_or_default();
+    if kind.is_empty() || config.number("r").is_none() {
+        let text = format!("vllm loads adapters of LoRA, not {}", clip(&kind));
+        reasons.push(excluded(if kind.is_empty() {
+            "it states no `peft_type`".to_owned()
+        } else {
+            text
+        }));
+    }
+    if let Some(rank) = config.number("r").max(rank).filter(|rank| *rank > MAX_LORA_RANK) {
+        let option = format!("{MAX_LORA_RANK}, the default of `--max-lora-rank`");
+        reasons.push(excluded(format!("its rank {rank} exceeds {option}")));
+    }
+    let saved = strings(config.raw("modules_to_save"), 1_000).unwrap_or_default();
+    let saved = saved.iter().find(|name| !matches!(&***name, "classifier" | "score"));
+    reasons.extend(saved.map(|name| {
+        excluded(format!("vllm does not load saved modules, such as `{}`", clip(name)))
+    }));
+    reasons.extend(rejected(&config).map(excluded));
+    reasons
+}
+
+/// Returns the features of an adapter that vLLM rejects: `_validate_features`.
+fn rejected(config: &JsonObject<'_>) -> impl Iterator<Item = String> {
+    const KEYS: [(&str, &str); 6] = [
+        ("use_dora", "DoRA"),
+        ("lora_bias", "biases of LoRA"),
+        ("alora_invocation_tokens", "activated LoRA"),
+        ("layer_replication", "replicated layers"),
+        ("use_bdlora", "block-diagonal LoRA"),
+        ("use_qalora", "QALoRA"),
+    ];
+    /// The initial values that leave the base model as it is.
+    const STARTS: [&str; 5] = ["gaussian", "eva", "orthogonal", "mica", "lora_ga"];
+
+    let is_set = |key: &str| {
+        let value = config.raw(key).map_or("null", |value| value.get());
+        !matches!(value, "null" | "false" | "[]" | "{}")
+    };
+    let keys = KEYS.iter().filter(|(key, _)| is_set(key)).map(|(_, name)| (*name).to_owned());
+    let start = config.raw("init_lora_weights").and_then(read::<String>);
+    let start = start.filter(|start| !STARTS.contains(&&*start.to_ascii_lowercase()));
+    let start = start.map(|start| format!("adapters that change the base model: {}", clip(&start)));
+    let found: Vec<_> = keys.chain(start).collect();
+    found.into_iter().map(|name| format!("vllm does not load {name}"))
+}
+
+/// Compares the width of a projector with the one of its model. Source: `mtmd.cpp` of llama.cpp 0.6.0.
+fn projector_reasons(engine: Engine, width: Option<u64>, model: Option<u64>) -> Vec<EngineReason> {
+    let code = EngineReasonCode::Projector;
+    if engine != Engine::LlamaCpp {
+        return no_rule(code, engine, "projectors in GGUF files");
+    }
+    match (width, model) {
+        (Some(width), Some(model)) if width == model => Vec::new(),
+        (Some(width), Some(model)) => {
+            let text =
+                format!("the projector has a width of {width}, and the model one of {model}");
+            vec![EngineReason::excluded(code, text)]
+        }
+        _ => no_rule(code, engine, "the width of this projector"),
+    }
+}
