@@ -101,10 +101,10 @@ expected = {
         for tensor in gguf.GGUFReader(models["gguf"]).tensors
     },
 }
+part = folder / "part.safetensors"
 with subprocess.Popen([local_hub, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as hub:
     try:
         endpoint = hub.stdout.readline().strip().removeprefix("HF_ENDPOINT=")
-        part = folder / "part.safetensors"
         for name, path in models.items():
             url = f"{endpoint}/org/{name}/resolve/main/{path.name}"
             for source in (path, url, f"org/{name}"):
@@ -123,3 +123,4 @@ with subprocess.Popen([local_hub, folder], stdin=subprocess.PIPE, stdout=subproc
                 print(f"{source}: {len(found)} tensors are equal")
     finally:
         hub.terminate()
+        part.unlink(missing_ok=True)
