@@ -232,12 +232,16 @@ impl Check<'_> {
         Some(self.missing(first, &known))
     }
 
-    /// Returns the reason that the configuration is code in the repository, although the model is not.
+    /// Returns the reason that the engine has the class, but cannot read its configuration without code in the repository.
     fn configuration_code(&self) -> Option<EngineReason> {
         let model_type = self.keys.model_type.as_deref()?;
         let is_known = |engine| entry("model_type", model_type, engine).is_some();
-        if !self.keys.has_code || is_known(self.engine.name) || is_known("transformers") {
+        if is_known(self.engine.name) || is_known("transformers") {
             return None;
+        }
+        if !self.keys.has_code {
+            let text = format!("{} has no model type {}", self.engine(), clip(model_type));
+            return Some(EngineReason::unknown(EngineReasonCode::Architecture, text));
         }
         let text = "the configuration is code: `--trust-remote-code` allows it";
         Some(EngineReason::unknown(EngineReasonCode::RemoteCode, text.to_owned()))

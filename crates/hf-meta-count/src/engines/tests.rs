@@ -76,6 +76,8 @@ fn engines_differ_in_their_architectures() {
             None,
             "no engine in the table has UnheardForCausalLM (vllm 0.33.0)",
         ),
+        // Measured: vLLM rejects a configuration whose type is unknown.
+        ("LlamaForCausalLM", "unheard", "vllm", None, "vllm 0.33.0 has no model type unheard"),
         // A class that others have may be another one if no engine knows its type.
         (
             "BloomForCausalLM",
