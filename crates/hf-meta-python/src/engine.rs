@@ -86,8 +86,7 @@ impl Engine {
 
     /// Cancels all calls and waits until none uses Python.
     fn close(&self, py: Python<'_>) {
-        let runtime =
-            if self.process == std::process::id() { lock(&self.runtime).take() } else { None };
+        let runtime = lock(&self.runtime).take().filter(|_| self.process == std::process::id());
         if let Some(runtime) = runtime {
             py.detach(|| ManuallyDrop::into_inner(runtime).shutdown_timeout(EXIT_TIMEOUT));
         }

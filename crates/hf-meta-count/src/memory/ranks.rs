@@ -11,7 +11,7 @@ use super::{CacheSpec, MemoryOptions};
 use crate::architectures::architecture::{Definitions, ModelNames, nested_text};
 use crate::base::model_config::{ModelConfig, quantization_sections};
 use crate::count::names::pattern::NamePattern;
-use crate::count::names::{Embedding, Position};
+use crate::count::names::{Embedding, Position, is_leftover};
 use hf_meta_format::base::json_object::{parse, standard_json};
 use hf_meta_format::formats::{Dtype, Headers, TensorInfo, all_tensors};
 
@@ -236,7 +236,7 @@ impl Division {
     fn part(&self, name: &RankedName<'_>) -> Option<Share> {
         let (whole, divided) = (Share::Of(1, 1), Share::Of(1, self.gpus));
         let [kv_heads, local] = self.kv_heads;
-        if name.is_draft || name.is_buffer() {
+        if name.is_draft || is_leftover(name.text) {
             return Some(Share::None);
         }
         if let Some(embedding @ (Embedding::Input | Embedding::Output)) = name.embedding {
@@ -301,13 +301,6 @@ impl<'a> RankedName<'a> {
             is_draft: position.is_draft,
             is_position: matches!(last, "wpe" | "embed_positions" | "position_embeddings"),
         }
-    }
-
-    /// Returns whether a tensor is computed and not loaded.
-    fn is_buffer(&self) -> bool {
-        const BUFFERS: [&str; 3] = [".inv_freq", ".masked_bias", ".attn.bias"];
-
-        BUFFERS.iter().any(|end| self.text.ends_with(end))
     }
 }
 

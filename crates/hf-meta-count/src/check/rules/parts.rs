@@ -80,14 +80,13 @@ pub(super) fn check_parts(headers: &Headers, found: &mut Mismatches) {
         });
         missing.extend(missing_parts(complete));
     }
-    // Quantizers store the same parts for the weights of other names, too. A recipe may leave out the inputs of one module.
+    // Quantizers store the same parts for modules of other names, too. Scales of inputs are not among them.
     let packed = kinds.values().flatten().filter_map(|(name, module)| {
         let weight = module.weight.as_ref().filter(|weight| weight.is_certain())?;
         let form = (weight.component, &weight.dtype, weight.shape.len());
         Some((*name, &module.parts, form))
     });
-    let others = missing_parts(packed).into_iter();
-    missing.extend(others.filter(|(_, part)| part.is_part_of_weights()));
+    missing.extend(missing_parts(packed));
     for (tensor, part) in missing {
         found.add(MismatchKind::MissingSibling, &tensor, "", "", part.name);
     }

@@ -229,7 +229,9 @@ impl Attempt<'_> {
         }
         // The longest one fills the last word, so it comes before other dimensions of the model.
         let longest = Some(range.high).filter(|&high| known.is_side(high));
-        let is_doubtful = |length| known.has_other_rows(range.low..=range.high, length);
+        // A stated group size decides among the lengths.
+        let is_doubtful =
+            |length| self.group.is_none() && known.has_other_rows(range.low..=range.high, length);
         let shorter = known.dimensions(range.low..=range.high - 1);
         let mut candidates = longest.into_iter().chain(shorter);
         if let Some(length) = candidates.next() {

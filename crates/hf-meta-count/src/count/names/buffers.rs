@@ -150,8 +150,8 @@ pub(crate) fn is_leftover(name: &str) -> bool {
     const ENDS: [&str; 7] = [
         "inv_freq",
         "masked_bias",
-        "attn.bias",
-        "attention.bias",
+        ".attn.bias",
+        ".attention.bias",
         "position_ids",
         "token_type_ids",
         "num_batches_tracked",
