@@ -161,9 +161,10 @@ async fn a_hub_that_stays_down_ends_the_census_and_the_next_run_continues() {
         assert_eq!((read.code, &*read.stdout), (3, ""), "{outage:?}: {}", read.stderr);
         assert!(read.stderr.contains("waiting for the end of the outage"), "{}", read.stderr);
         assert!(read.stderr.contains("error: an outage ended the census"), "{}", read.stderr);
-        // 15 rows, the repositories in flight, and two probes, each with at most two files at once.
+        // 32 repositories in flight, each with at most six shards and a configuration, and then 15 rows and two probes, which
+        // begin with at most two files. Without an end, 500 repositories would be tried.
         let sent = down.load(Ordering::Relaxed);
-        assert!(sent <= 2 * (15 + 32 + 2), "{outage:?}: {sent} requests in the outage");
+        assert!(sent <= 7 * 32 + 2 * (15 + 2), "{outage:?}: {sent} requests in the outage");
         let rows = rows_without_failures(&generated);
         assert!(rows.len() > 256, "{outage:?}: only {} rows", rows.len());
         let packed =
