@@ -1,7 +1,7 @@
 //! Small repositories that public reports describe: wrong names, leftovers, and files that other programs cut or replaced.
 
 use hf_meta_count::memory::{CacheDtype, Engine, MemoryOptions};
-use hf_meta_count::results::Finding;
+use hf_meta_count::results::{Finding, Severity};
 use hf_meta_format::formats::weight_sets::is_part_of_file;
 
 use crate::command::run;
@@ -67,6 +67,29 @@ async fn a_pointer_in_place_of_a_small_file_is_named() {
     }
     let shown = run(&hub, &["--memory", "org/config"]).stdout;
     assert!(shown.contains("cache unknown: config.json looks like a Git LFS pointer"), "{shown}");
+}
+
+/// The loader of such a repository reads this file first.
+#[tokio::test]
+async fn a_pointer_in_place_of_a_list_of_parts_is_an_error() {
+    let weights = || support::weights(&["x"]);
+    let repos = [
+        Repo::new("org/pipeline")
+            .file("unet/diffusion_pytorch_model.safetensors", weights())
+            .file("vae/diffusion_pytorch_model.safetensors", weights())
+            .file("model_index.json", File::from_bytes(POINTER)),
+        Repo::new("org/encoder")
+            .file("model.safetensors", weights())
+            .file("modules.json", File::from_bytes(POINTER)),
+    ];
+    let hub = LocalHub::start(repos).unwrap();
+    for (repo, file) in [("org/pipeline", "model_index.json"), ("org/encoder", "modules.json")] {
+        let verified = support::client(&hub).model(repo).verify().await.unwrap();
+        let findings = verified.findings();
+        let errors = findings.iter().filter(|found| found.severity() == Severity::Error);
+        let errors: Vec<_> = errors.map(ToString::to_string).collect();
+        assert!(errors.iter().any(|error| error.contains(file)), "{errors:?}");
+    }
 }
 
 /// Returns a ZIP archive of stored entries without content.
