@@ -81,7 +81,8 @@ impl Tensors {
         Self { options: self.options.order(order), ..self }
     }
 
-    /// Reads the headers of the shards that contain the selected tensors, and returns the ranges of the selected tensors without reading them.
+    /// Reads the headers of the shards that contain the selected tensors, and returns the ranges of these tensors without
+    /// reading them.
     ///
     /// # Errors
     ///

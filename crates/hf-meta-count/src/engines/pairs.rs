@@ -59,7 +59,7 @@ pub enum Paired<'a> {
 
 impl Paired<'_> {
     /// Adds the reasons and the memory of a file to the answer about a model. `source` is the name of the file, `config` the
-    /// content of the `config.json` of the model, and `options` are those of the answer.
+    /// content of the `config.json` of the model, and the answer was computed for `options`.
     pub fn add_to(
         self,
         report: &mut EngineReport,

@@ -48,7 +48,7 @@ pub fn add_pair(
     let paired = match kind {
         EnginePairKind::Draft => {
             let own = pair.engine.as_deref();
-            // Its memory and its context are those of the pair.
+            // The memory and the context are checked for both together.
             let is_own = |reason: &&EngineReason| {
                 use EngineReasonCode::{Cache, Context, Parallelism, Weights};
                 !matches!(reason.code, Cache | Context | Weights | Parallelism)

@@ -140,7 +140,7 @@ impl Memory {
         memory
     }
 
-    /// Sets the sizes to those of the stage that needs most. Each has the cache of its layers.
+    /// Sets the sizes of the stage that needs most. Each stage has the cache of its layers.
     fn choose_stage(&mut self, cache: CacheSize, fixed: CacheSize, plan: Option<VllmPlan>) {
         if self.options.stages() == 1 {
             (self.cache, self.state, self.plan) = (Some(cache), Some(fixed), plan);

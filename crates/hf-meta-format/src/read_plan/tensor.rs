@@ -84,7 +84,7 @@ impl PlannedTensor {
                     start.map_err(unsupported).map(|start| start.checked_add(offset))
                 });
                 let start = start.transpose()?.map_or(Some(0), |start| start);
-                // Offsets in the table are those of the tensors one after another.
+                // The table counts offsets as if the tensors followed one another.
                 span = span.start - begin..span.end - begin;
                 start
             }

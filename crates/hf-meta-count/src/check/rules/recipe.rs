@@ -429,7 +429,7 @@ mod tests {
     use super::*;
     use crate::count::flags;
 
-    /// A flag that is not read is false for every recipe.
+    /// A forgotten flag is false for every recipe.
     #[test]
     fn every_flag_of_a_layout_is_read() {
         let json = r#"{

@@ -262,3 +262,26 @@ impl Ranges {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::prelude::*;
+    use super::super::term::Range;
+    use super::Ranges;
+
+    /// 240 bytes of 5 bits hold 383 or 384 inputs, and 80 bytes 127 or 128.
+    #[test]
+    fn a_side_with_whole_groups_is_a_multiple_of_their_number() {
+        let rows = Sides(&[OUTPUTS, PackedUp(Inputs)]);
+        let layout = layout("bytes", &[5], &["codes"], BYTE, rows).in_whole_groups(Inputs, &[]);
+        let related = |low, groups| {
+            let mut ranges = Ranges::NEW;
+            ranges.restrict(Inputs, Range { low, high: low + 1 }, "")?;
+            ranges.restrict(Groups, Range::exactly(groups), "")?;
+            ranges.relate(&layout, None)?;
+            Some(ranges.get(Inputs))
+        };
+        assert_eq!(related(383, 6), Some(Range::exactly(384)));
+        assert_eq!(related(127, 3), None);
+    }
+}
