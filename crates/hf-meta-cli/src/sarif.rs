@@ -53,6 +53,9 @@ impl SarifLog {
                     self.add_failure(found.clone(), &kind);
                 }
                 self.add(found, &kind, finding.description(), "validity.md#findings");
+                if let (Some(help), Some(rule)) = (finding.help(), self.rules.get_mut(&kind)) {
+                    rule["help"] = json!({ "text": help });
+                }
             }
         }
     }

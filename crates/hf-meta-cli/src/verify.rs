@@ -25,7 +25,7 @@ use super::memory::{self, ConditionArgs};
 use super::output::{Page, joined, print_bytes, print_json};
 use super::repos::{RepoArg, RepoListArgs};
 use super::sarif::{SarifLog, not_compared};
-use super::terminal::{ColorArgs, GREEN, RED, YELLOW};
+use super::terminal::{BOLD, ColorArgs, GREEN, RED, YELLOW};
 
 /// The maximum number of findings to print per kind. The JSON has up to 1,000.
 const MAX_FINDINGS_PER_KIND: usize = 10;
@@ -394,9 +394,10 @@ fn write_unchecked(page: &mut Page<'_>, sets: &[WeightSet]) -> io::Result<()> {
     page.line(&format!("not checked: {names}; --all checks them"))
 }
 
-/// Writes the findings of at least this severity by kind.
+/// Writes the findings of at least this severity by kind, each with what to do.
 fn write_findings(page: &mut Page<'_>, findings: &[Finding], least: Severity) -> io::Result<()> {
-    for kind in by_kind(findings).filter(|kind| kind[0].severity() >= least) {
+    let mut kinds = by_kind(findings).filter(|kind| kind[0].severity() >= least).peekable();
+    while let Some(kind) = kinds.next() {
         let (style, label) = severity_label(kind[0].severity());
         for finding in kind.iter().take(MAX_FINDINGS_PER_KIND) {
             page.labeled(style, label, &escape(&finding.to_string()))?;
@@ -404,6 +405,11 @@ fn write_findings(page: &mut Page<'_>, findings: &[Finding], least: Severity) ->
         if let more @ 1.. = count(kind).saturating_sub(MAX_FINDINGS_PER_KIND as u64) {
             let text = format!("{} more of this kind; --json lists more", thousands(more));
             page.labeled(style, label, &text)?;
+        }
+        // Once, if several kinds have the same advice.
+        let next = kinds.peek().and_then(|kind| kind[0].help());
+        if let Some(help) = kind[0].help().filter(|help| next != Some(help)) {
+            page.labeled(BOLD, "  help", help)?;
         }
     }
     Ok(())

@@ -81,11 +81,12 @@ class FetchStats:
 
 @dataclass(frozen=True)
 class Finding:
-    """A defect or a peculiarity of the files. `details` has the fields of its kind, in snake_case."""
+    """A defect or a peculiarity of the files. `help` says what to do, and `details` has the fields of its kind, in snake_case."""
 
     severity: str
     kind: str
     message: str
+    help: str | None
     details: dict[str, Any]
 
 
@@ -435,8 +436,8 @@ class VerifyReport:
         word = "valid" if self.valid else "not valid"
         files, tensors = _counted(self.files, "file"), _counted(self.tensors, "tensor")
         caption = f"{self.source}: {word}, {self.valid_files:,} of {files}, {tensors}"
-        rows = [(finding.severity, finding.kind, finding.message) for finding in self.findings]
-        return _table(caption, ("severity", "kind", "message"), rows)
+        rows = [(finding.severity, finding.kind, finding.message, finding.help or "") for finding in self.findings]
+        return _table(caption, ("severity", "kind", "message", "help"), rows)
 
 
 @dataclass(frozen=True)
@@ -594,7 +595,7 @@ def _decode(hint: Any, value: Any) -> Any:
     if hint is SafetensorsFileMetadata:
         return _header(value)
     if hint is Finding:
-        known = {name: value.pop(name) for name in ("severity", "kind", "message")}
+        known = {name: value.pop(name, None) for name in ("severity", "kind", "message", "help")}
         return Finding(**known, details={_snake_case(key): entry for key, entry in value.items()})
     if isinstance(hint, type) and is_dataclass(hint):
         fields = _fields(hint)

@@ -35,7 +35,7 @@ export function moduleSection(modules: TreeModule[]): Element {
 }
 
 export function findingList(findings: Finding[]): Element {
-  return h("ul", {}, findings.map(({ severity, message }) => h("li", { class: severity }, h("strong", {}, severity), ` ${message}`)));
+  return h("ul", {}, findings.map(({ severity, message, help }) => h("li", { class: severity }, h("strong", {}, severity), ` ${message}`, help !== undefined && h("p", { class: "quiet" }, help))));
 }
 
 export function verifySection(read: () => Promise<VerifyReport>): Element {

@@ -26,8 +26,11 @@ fn camel_case(name: &str) -> String {
 
 /// The severity of each kind of finding, from the declarations of `findings!` and `mismatches!`.
 fn severities() -> BTreeMap<String, String> {
-    let source = include_str!("../../../crates/hf-meta-count/src/results/finding.rs");
-    let declared = source.lines().filter_map(|line| {
+    let sources = [
+        include_str!("../../../crates/hf-meta-count/src/results/finding.rs"),
+        include_str!("../../../crates/hf-meta-count/src/results/mismatch.rs"),
+    ];
+    let declared = sources.iter().flat_map(|source| source.lines()).filter_map(|line| {
         let (severity, kind) = line.strip_prefix("    ")?.split_once(' ')?;
         let is_severity = matches!(severity, "Error" | "Warning" | "Note");
         is_severity.then(|| (camel_case(identifier(kind)), camel_case(severity)))

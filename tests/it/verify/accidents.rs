@@ -1,5 +1,5 @@
 //! Accidents of authors: a file that was not uploaded, or that belongs to something else. Each transcript names the file, the
-//! part of the model, and the key that contradicts it.
+//! part of the model, and the key that contradicts it, and says what to do.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -158,6 +158,7 @@ fn accidents_of_authors_are_explained() {
         command.env_clear().env("COLUMNS", "80").current_dir(root.path()).args(&arguments);
         let ran = CommandOutput::new(&mut command);
         assert_eq!(ran.code, 1, "{title}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains("\n  help: "), "{title}: {}", ran.stdout);
         let arguments = arguments.join(" ");
         let output = format!("{}{}", ran.stdout, ran.stderr);
         writeln!(transcripts, "# {title}\n$ hf-meta {arguments}\n{output}").unwrap();

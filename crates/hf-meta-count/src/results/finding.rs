@@ -7,25 +7,27 @@ use serde::{Serialize, Serializer};
 use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::memory::CacheError;
+use crate::results::mismatch::Mismatch;
+use crate::results::severity::{Rule, Severity};
 use crate::results::text::{counted, thousands};
 use hf_meta_format::formats::pytorch::is_data_import;
 use hf_meta_format::formats::safetensors::{HeaderError, IndexError};
 
-/// Declares the kinds of findings: the severity, the fields, and the sentence that contains them. A value after the
-/// sentence replaces the field of the same name in it.
+/// Declares the kinds of findings: the severity, the fields, the sentence that contains them, and after `=>` what to do. A
+/// value after the sentence replaces the field of the same name in it.
 macro_rules! findings {
     ($(
         $(#[doc = $documentation:literal])*
         $severity:ident $kind:ident $({ $($(#[$attribute:meta])* $field:ident: $type:ty),+ })?
-        $sentence:literal $(, $value:ident = $expression:expr)*;
+        $sentence:literal $(, $value:ident = $expression:expr)* $(=> $help:literal)?;
     )+) => {
         /// A defect or irregularity in a checkpoint.
         ///
         /// A [`CountReport`](crate::CountReport) lists findings that did not cause the call to fail; a
         /// [`VerifyReport`](crate::VerifyReport) lists all of them. Each finding has a [`Severity`], and its
         /// [`Display`](std::fmt::Display) is a human-readable sentence, which is quoted at each kind. In JSON, a
-        /// finding is an object with the fields `severity`, `kind` (the name of the variant), `message` and those of
-        /// the variant.
+        /// finding is an object with the fields `severity`, `kind` (the name of the variant), `message`, `help` (what to
+        /// do, if it is known) and the fields of the variant.
         ///
         /// Text from a file is truncated to 200 characters and may contain control characters: pass it through
         /// [`escape`](crate::results::text::escape) before printing it.
@@ -64,10 +66,13 @@ macro_rules! findings {
         }
 
         impl Finding {
-            /// Returns the severity of this kind of finding, and its documentation in Markdown.
-            fn rule(&self) -> (Severity, &'static str) {
+            fn rule(&self) -> Rule {
                 match self {
-                    $(Self::$kind { .. } => (Severity::$severity, concat!($($documentation),*)),)+
+                    $(Self::$kind { .. } => Rule {
+                        severity: Severity::$severity,
+                        documentation: concat!($($documentation),*),
+                        help: <[&str]>::first(&[$($help)?]).copied(),
+                    },)+
                     Self::Mismatch(found) => found.kind.rule(),
                 }
             }
@@ -95,7 +100,8 @@ findings! {
         format: &'static str,
         reason: HeaderError
     }
-    "`{file}` is not a valid {format} file: {reason}";
+    "`{file}` is not a valid {format} file: {reason}"
+    => "replace the file with an intact copy; `verify --against` compares a folder with the Hub";
 
     /// The content of a file is in another format than its name says. Loaders take the format from the name.
     Warning Misnamed { file: String, format: &'static str }
@@ -108,31 +114,37 @@ findings! {
     /// Shards without an index lack some of the shards that their names imply. `shards` is their common path, with a
     /// `*` in place of the number.
     Error IncompleteShards { shards: String, total: u64, found: u64 }
-    "`{shards}` {reason}", reason = incomplete_text(*total, *found);
+    "`{shards}` {reason}", reason = incomplete_text(*total, *found)
+    => "add the missing shards and the index, or save the model again";
 
     /// A pipeline lists a component that has no files, or only a configuration: the folder of the component, and the path
     /// of the `model_index.json`.
     Error MissingComponent { component: String, file: String }
-    "`{file}` lists the component `{component}`, whose files are missing";
+    "`{file}` lists the component `{component}`, whose files are missing"
+    => "add the folder of the component, or remove it from the file if the pipeline needs no such part";
 
     /// Shards have no index, without which transformers and diffusers do not find them. `shards` is their common path,
     /// with a `*` in place of the number.
     Warning MissingIndex { shards: String }
-    "`{shards}` has no index, without which transformers and diffusers do not find the shards";
+    "`{shards}` has no index, without which transformers and diffusers do not find the shards"
+    => "save the model again with `save_pretrained`, which writes the index";
 
     /// A model is stored both as a single file and as shards with an index. Programs disagree on the one to load.
     Warning StoredTwice { file: String, index: String }
-    "`{file}` and `{index}` contain the same model: transformers loads the file, diffusers and vLLM load the index";
+    "`{file}` and `{index}` contain the same model: transformers loads the file, diffusers and vLLM load the index"
+    => "keep only one of them, so that every program loads the same weights";
 
     /// The index next to a single file lists shards that do not exist, such as `shard`. It was left over when the model was
     /// saved again. vLLM uses it to choose the files, and finds none.
     Warning StaleIndex { index: String, file: String, shard: String }
-    "`{index}` is left over: it lists `{shard}`, which does not exist; transformers loads `{file}`";
+    "`{index}` is left over: it lists `{shard}`, which does not exist; transformers loads `{file}`"
+    => "delete the index";
 
     /// The configuration states a loader that does not find the file, because of its name. `expected` is the name.
     Warning UnexpectedName { file: String, loader: &'static str, expected: String }
     "`{file}` is not found by {loader}, which the configuration states: it loads `{expected}`{variant}",
-    variant = variant_text(file, expected);
+    variant = variant_text(file, expected)
+    => "rename the file";
 
     /// The weights are the last of several checkpoints of a training run. `checkpoint` is its folder.
     Note LastCheckpoint { checkpoint: String, checkpoints: u64 }
@@ -141,7 +153,8 @@ findings! {
 
     /// The index lists a shard that does not exist.
     Error MissingShard { file: String }
-    "the index lists shard `{file}`, which does not exist";
+    "the index lists shard `{file}`, which does not exist"
+    => "add the shard, or save the model again";
 
     /// A file could not be read because of a server, network or disk failure. The reason includes its causes.
     Error Unreadable { file: String, reason: String }
@@ -149,11 +162,13 @@ findings! {
 
     /// A tensor is stored in two shards and would be counted twice.
     Error DuplicateTensor { tensor: String, first: String, second: String }
-    "tensor `{tensor}` is in two shards, `{first}` and `{second}`";
+    "tensor `{tensor}` is in two shards, `{first}` and `{second}`"
+    => "save the model again, so that each tensor is in one shard";
 
     /// The index lists a tensor that no shard contains.
     Error MissingTensor { tensor: String, shard: String }
-    "the index lists tensor `{tensor}` in `{shard}`, but no shard contains it";
+    "the index lists tensor `{tensor}` in `{shard}`, but no shard contains it"
+    => "save the model again, so that the index matches the shards";
 
     /// A total overflows 64 bits.
     Error CountOverflow
@@ -161,12 +176,14 @@ findings! {
 
     /// The header of a GGUF file lacks a key that `llama.cpp` needs.
     Error MissingKey { file: String, key: String }
-    "`{file}` lacks the key `{key}`, without which llama.cpp does not load it";
+    "`{file}` lacks the key `{key}`, without which llama.cpp does not load it"
+    => "convert the model again with the current converter of llama.cpp";
 
     /// A key in the header of a GGUF file contradicts its tensors, its other keys or its name. `declared` is the value,
     /// or the length of the list, and `found` the contradiction as a clause.
     Error MetadataMismatch { file: String, key: String, declared: String, found: String }
-    "`{file}` declares {declared} in `{key}`, but {found}";
+    "`{file}` declares {declared} in `{key}`, but {found}"
+    => "convert the model again, or correct the key";
 
     /// The quantization that a GGUF file declares, such as `Q8_0`, contradicts its name or the size of its tensors.
     /// `found` is the contradiction as a clause.
@@ -176,38 +193,45 @@ findings! {
     /// Numbers of a tensor are NaN or infinite, so that nothing can be computed with it. Only reported with `--values`.
     /// `read` is the number of values that were read, and `first` the index of the first one that is invalid.
     Error InvalidValues { tensor: String, value: &'static str, found: u64, read: u64, first: u64 }
-    "tensor `{tensor}` has {value} values: {found} of {read} values read, the first at index {first}", found = thousands(*found), read = thousands(*read);
+    "tensor `{tensor}` has {value} values: {found} of {read} values read, the first at index {first}", found = thousands(*found), read = thousands(*read)
+    => "if the original weights are finite, `verify --against` finds the corrupt file; otherwise, train or convert again";
 
     /// The data of a file are not those whose hash its metadata state. Only reported with `--values=all`.
     Error WrongDataHash { file: String, found: String }
-    "the data of `{file}` do not have the SHA-256 in `modelspec.hash_sha256`, but 0x{found}";
+    "the data of `{file}` do not have the SHA-256 in `modelspec.hash_sha256`, but 0x{found}"
+    => "copy the file again; if the hash is still different, its author has to correct it";
 
     /// The values of a matrix contain no information, or scales are negative or zero. Only reported with `--values`.
     Warning SuspiciousValues { tensor: String, reason: &'static str, found: u64, read: u64, first: u64 } "tensor `{tensor}` has {reason}: {found} of {read} values read, the first at index {first}", found = thousands(*found), read = thousands(*read);
 
     /// A shard contains a tensor that the index does not list. Loaders that use the index ignore it.
     Warning UnindexedTensor { tensor: String, shard: String }
-    "`{shard}` contains tensor `{tensor}`, which the index does not list";
+    "`{shard}` contains tensor `{tensor}`, which the index does not list"
+    => "save the model again, so that the index matches the shards";
 
     /// A tensor is stored in a shard other than the one in which the index lists it.
     Warning WrongShard { tensor: String, indexed: String, found: String }
-    "tensor `{tensor}` is in `{found}`, but the index lists it in `{indexed}`";
+    "tensor `{tensor}` is in `{found}`, but the index lists it in `{indexed}`"
+    => "save the model again, so that the index matches the shards";
 
     /// The `total_size` declared by the index is wrong.
     Warning TotalSizeMismatch { declared: u64, found: u64 }
     "the index declares {declared} bytes in total, but the tensors take up {found}",
-    declared = thousands(*declared), found = thousands(*found);
+    declared = thousands(*declared), found = thousands(*found)
+    => "correct `total_size` in the index";
 
     /// The header of a split model declares a different number of files or tensors than were found. `unit` is `files`
     /// or `tensors`.
     Error SplitMismatch { unit: &'static str, declared: u64, found: u64 }
     "the header declares {declared} {unit} in total, but {found} were found",
-    declared = thousands(*declared), found = thousands(*found);
+    declared = thousands(*declared), found = thousands(*found)
+    => "add the missing files, or split the model again";
 
     /// The `total_parameters` declared by the index, or by the metadata of a single file, is wrong.
     Warning TotalParametersMismatch { declared: u64, found: u64 }
     "the file declares {declared} parameters in total, but the tensors contain {found}",
-    declared = thousands(*declared), found = thousands(*found);
+    declared = thousands(*declared), found = thousands(*found)
+    => "correct `total_parameters`";
 
     /// The Hub reports a different number of parameters.
     Note HubCountMismatch { reported: u64, found: u64 }
@@ -245,17 +269,20 @@ findings! {
     /// A shard exists but is not listed in the index. It usually belongs to another split of the same model. Loaders
     /// ignore it, but a download of the repository includes it.
     Warning UnindexedShard { shard: String }
-    "shard `{shard}` exists but is not listed in the index";
+    "shard `{shard}` exists but is not listed in the index"
+    => "delete the shard, or add it to the index";
 
     /// A tied output embedding was dropped when the weights were saved, but the index still lists it. `stored` is the
     /// name of the input embedding.
     Warning DroppedTiedEmbedding { tensor: String, shard: String, stored: String }
     "the index lists tensor `{tensor}` in `{shard}`, but no shard contains it: it is tied to `{stored}` \
-     (`tie_word_embeddings`)";
+     (`tie_word_embeddings`)"
+    => "remove the tensor from the index";
 
     /// The output embedding is missing, although `config.json` says that it is not tied.
     Warning MissingOutputEmbedding { stored: String }
-    "the output embedding is missing, although it is not tied to `{stored}` (`tie_word_embeddings`)";
+    "the output embedding is missing, although it is not tied to `{stored}` (`tie_word_embeddings`)"
+    => "save the output embedding, or set `tie_word_embeddings` to true";
 
     /// A configuration file cannot be used. Without it, packed weights and tied embeddings may go unrecognized.
     Warning UnusableConfig { file: String, reason: String }
@@ -263,25 +290,30 @@ findings! {
 
     /// A configuration file is not valid JSON, so that loaders fail.
     Error InvalidConfig { file: String, reason: String }
-    "`{file}` is invalid{effect}: {reason}", effect = unusable_effect(file);
+    "`{file}` is invalid{effect}: {reason}", effect = unusable_effect(file)
+    => "correct the JSON, or save the configuration again";
 
     /// Two parts of a repository, such as a text encoder and the attention that reads its results, have different widths.
     /// `file` is the configuration with `key`, and `other` names the other part.
     Error WidthMismatch { file: String, key: String, found: u64, other: String, expected: u64 }
     "`{file}` states {found} in `{key}`, but the width of `{other}` is {expected}",
-    found = thousands(*found), expected = thousands(*expected);
+    found = thousands(*found), expected = thousands(*expected)
+    => "use parts of one model: one of them is from another model, or its key was changed";
 
     /// The configuration of a component belongs to another class than the pipeline loads.
     Error OtherClass { file: String, found: String, component: String, expected: String }
-    "`{file}` belongs to `{found}`, but the pipeline loads `{component}` as `{expected}`";
+    "`{file}` belongs to `{found}`, but the pipeline loads `{component}` as `{expected}`"
+    => "replace the configuration, or correct the class of the component in `model_index.json`";
 
     /// A configuration is missing without which a loader does not load the weights.
     Error MissingConfig { file: String, loader: &'static str }
-    "`{file}` is missing, without which {loader} does not load the weights";
+    "`{file}` is missing, without which {loader} does not load the weights"
+    => "add the file; `save_pretrained` writes it next to the weights";
 
     /// The files contain no tensors.
     Error NoTensors
-    "the files contain no tensors";
+    "the files contain no tensors"
+    => "save the model again: the file is empty";
 
     /// The size of the model's cache is unknown, so that only the memory of its weights is known.
     Warning UnknownCacheSize { reason: CacheError }
@@ -324,7 +356,8 @@ findings! {
     /// code, unless the import only holds data. `file` is the first that imports it.
     Error UnsafeImport { file: String, import: String }
     "`{file}` imports `{import}`, which `torch.load(weights_only=True)` rejects: {effect}",
-    effect = import_effect(import);
+    effect = import_effect(import)
+    => "load it only if you trust its author, and prefer safetensors";
 
     /// Tensors share stored elements with others, or repeat elements. Each stored element is counted once. `tensor` is
     /// one of them, and `stored_in` the tensor that is counted for it.
@@ -342,7 +375,8 @@ findings! {
 
     /// The header of a file is preceded by whitespace. The format does not allow this, and some readers reject it.
     Warning LeadingSpace { file: String }
-    "the header of `{file}` begins with whitespace instead of `{{`; some readers reject it";
+    "the header of `{file}` begins with whitespace instead of `{{`; some readers reject it"
+    => "save the file again, without whitespace in front of the header";
 
     /// The metadata of a file have keys of the SAI Model Spec, but not all that it requires. `missing` are their names.
     Warning IncompleteModelSpec { file: String, missing: Vec<String> }
@@ -427,11 +461,14 @@ impl Serialize for Finding {
         struct FindingDocument<'a> {
             severity: Severity,
             message: String,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            help: Option<&'static str>,
             #[serde(flatten, serialize_with = "Finding::serialize")]
             fields: &'a Finding,
         }
 
-        FindingDocument { severity: self.severity(), message: self.to_string(), fields: self }
+        let Rule { severity, help, .. } = self.rule();
+        FindingDocument { severity, message: self.to_string(), help, fields: self }
             .serialize(serializer)
     }
 }
@@ -439,12 +476,18 @@ impl Serialize for Finding {
 impl Finding {
     /// Returns the severity of this kind of finding.
     pub fn severity(&self) -> Severity {
-        self.rule().0
+        self.rule().severity
     }
 
     /// Returns the documentation of this kind of finding, in Markdown.
     pub fn description(&self) -> &'static str {
-        self.rule().1.trim_start()
+        self.rule().documentation.trim_start()
+    }
+
+    /// Returns the advice for this kind of finding: what the author of the files can do. `None` if its sentence says it, or
+    /// if it depends on the case.
+    pub fn help(&self) -> Option<&'static str> {
+        self.rule().help
     }
 
     /// Returns whether two findings have the same kind.
@@ -454,20 +497,6 @@ impl Finding {
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
-}
-
-/// The severity of a finding, in ascending order.
-// Exhaustive, because callers map each severity to something else, such as a SARIF level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub enum Severity {
-    /// Informational. Not a defect.
-    Note,
-    /// A defect or uncertainty, but no weights are missing, duplicated or unreadable.
-    Warning,
-    /// Weights are invalid, missing or duplicated, or could not be checked.
-    Error,
 }
 
 /// Returns the effect of an unusable configuration on the count. The description of an adapter has none.
@@ -496,167 +525,4 @@ fn uncertain_text(modules: u64, examples: &[String]) -> String {
             format!("the parameter counts of {modules} modules, such as `{name}`, are uncertain")
         }
     }
-}
-
-/// Declares the rules that tensors and the files that describe them can violate: the severity and the sentence.
-macro_rules! mismatches {
-    (($module:ident, $key:ident, $expected:ident, $found:ident) $(
-        $(#[doc = $documentation:literal])* $severity:ident $kind:ident $sentence:literal;
-    )+) => {
-        /// A rule that tensors and the files that describe them can violate.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[serde(rename_all = "camelCase")]
-        #[non_exhaustive]
-        pub enum MismatchKind {
-            $(
-                $(#[doc = $documentation])*
-                ///
-                #[doc = concat!("> ", $sentence)]
-                $kind,
-            )+
-        }
-
-        impl MismatchKind {
-            /// Returns the severity of a violation, and the documentation of this rule in Markdown.
-            pub(crate) fn rule(self) -> (Severity, &'static str) {
-                match self {
-                    $(Self::$kind => (Severity::$severity, concat!($($documentation),*)),)+
-                }
-            }
-        }
-
-        impl fmt::Display for Mismatch {
-            #[allow(unused_variables, reason = "not all fields are in each sentence")]
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let Self { modules, key: $key, expected: $expected, found: $found, .. } = self;
-                let $module = match modules {
-                    0 | 1 => format!("`{}`", self.module),
-                    more => format!("`{}` (and {} more)", self.module, thousands(more - 1)),
-                };
-                match self.kind {
-                    $(MismatchKind::$kind => write!(f, $sentence),)+
-                }
-            }
-        }
-    };
-}
-
-mismatches! {
-    (module, key, expected, found)
-
-    /// The value of a key has a wrong type or is out of range.
-    Error InvalidConfigValue "the configured value of `{key}` is invalid: {found}";
-    /// The configuration implies another shape of a tensor.
-    Error ShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
-    /// A numbered list, of layers or experts, has gaps or ends early.
-    Error MissingBlocks "{found} of {module} is missing (`{key}` is {expected})";
-    /// A numbered list ends earlier than in every model of this kind.
-    Error MissingLayers "{found} of {module} is missing: `{key}` has {expected}";
-    /// A module of the architecture is not stored.
-    Error MissingModule "{module} is missing";
-    /// A module of the architecture is not stored, but next to it an unknown one with its shape.
-    Error RenamedModule "{module} is missing, and {found} has its shape: renamed?";
-    /// A list of layers has a gap.
-    Error MissingNumber "{found} of {module} is missing, although later ones are stored";
-    /// One layer lacks an expert that all other layers have.
-    Error MissingExpert "{found} of {module} is missing, unlike in other layers";
-    /// A tensor of one layer has another shape than in all other layers.
-    Error OddShape "the shape of {module} is {found}, but {expected} in the other layers";
-    /// A language model has no tensor with as many rows as its vocabulary has tokens.
-    Error MissingEmbedding "no tensor has the {expected} rows of an input embedding (`{key}`)";
-    /// No name is one of the architecture that the configuration states, so that transformers loads nothing.
-    Error OtherNames "the names, such as {module}, are not those of `{expected}` (`{key}`): transformers loads none of them";
-    /// All names have a prefix that transformers does not expect, so that it loads nothing.
-    Error OtherPrefix "names begin with {module}, but the loader expects {expected}, and loads none of them";
-    /// A model class that assigns labels has no tensor with as many rows as there are labels.
-    Error MissingHead "no tensor has the {expected} rows of the head of {module} (`{key}`)";
-    /// A model class has a head, and all tensors are those of its base model.
-    Error NoHead "the head of {module} is missing: all tensors belong to its base model";
-    /// All modules with the same start of their names are missing.
-    Error MissingModules "{module} is missing, with its {found}";
-    /// No tensor has a name of the class that the configuration states, so that its loader loads none.
-    Error ForeignNames "no tensor has a name of `{expected}` (`{key}`); the first one is {module}";
-    /// A module of a model of timm has another size than timm builds for the architecture.
-    Error OtherSize "{module} has {found}, but timm builds {expected} for `{key}`";
-    /// The files contain another model of timm than the configuration states.
-    Error OtherArchitecture "the sizes of all modules are those of {module}, but `{key}` is `{expected}`";
-    /// The recipe implies another shape of a part of a packed module.
-    Error PartShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}";
-    /// A packed module lacks a part that the recipe implies.
-    Error MissingPart "{module} is missing (`{key}`)";
-    /// Parts of a packed weight are stored without the weight itself.
-    Error MissingWeight "{module} is missing, although its `{found}` is stored";
-    /// A packed module lacks a part that other modules with such a weight have.
-    Error MissingSibling "{module} is missing, unlike in other modules";
-    /// A module is packed that the recipe excludes.
-    Error PackedIgnored "{module} is packed, but `{key}` excludes it";
-    /// A numbered list has more layers or experts than the configuration.
-    Warning SpareBlocks "{module} has {found}, but `{key}` implies {expected}";
-    /// The configuration states an architecture that timm does not have. It may be of a newer version.
-    Warning UnknownArchitecture "`{key}` is {module}, which timm {expected} does not have";
-    /// A module is stored plain that the recipe quantizes.
-    Warning UnquantizedModule "{module} is stored plain, but `{key}` does not exclude it";
-    /// A packed or adapted module has a part that the recipe or the configuration excludes.
-    Warning SparePart "{module} is stored, but `{key}` excludes it";
-    /// All names have a prefix that loaders do not expect, such as that of a training program.
-    Warning WrappedNames "names begin with {module}, but loaders expect {expected}";
-    /// The configuration describes layers that draft tokens, but none are stored.
-    Note MissingDraftLayers "`{key}` implies {expected} layers that draft tokens, but none is stored";
-    /// The files have tensors that the architecture does not have. Loaders ignore them, except for `llama.cpp`.
-    Note UnknownTensor "unknown to the architecture: {found}, such as {module}";
-    /// An adapter has no tensors.
-    Error EmptyAdapter "{module} contains no tensors";
-    /// An adapted module has another rank than its configuration states.
-    Error RankMismatch "{module} has rank {found}, but `{key}` states {expected}";
-    /// An adapter lacks the tensors of a module of the base model that its targets select. PEFT initializes them.
-    Error MissingAdapterPart
-    "the adapter does not store {module}, which `{key}` selects in the base model, so PEFT initializes it";
-    /// The targets select none of the modules that an adapter stores.
-    Error NoTarget "`{key}` selects none of the stored modules, such as {module}, so PEFT loads none";
-    /// The tensors of an adapter belong to another method than its configuration states.
-    Error OtherMethod "`{key}` is {expected}, but {module} is adapted by {found}";
-    /// The configuration of an adapter lacks a key without which PEFT does not load it.
-    Error MissingConfigKey "`{key}` is missing in the configuration, without which PEFT does not load the adapter";
-    /// The names of an adapter's tensors contain the name of the adapter.
-    Error NamedAdapter "the names of {module} end with the adapter's name `{found}`, so PEFT loads none of its tensors";
-    /// The names of an adapter begin with a prefix that PEFT does not read.
-    Error IgnoredNames "names begin with {module} instead of {expected}, so PEFT loads no tensor";
-    /// An adapter belongs to a module that the base model lacks, although other layers have it.
-    Error MissingBaseModule "the base model has no module {module}, unlike in other layers";
-    /// An adapter without configuration contains its name in the names of its tensors.
-    Warning NamedParts "the names of {module} end with the adapter's name `{found}`, so PEFT and ComfyUI load none of its tensors";
-    /// The numerator of the scaling factor is missing, so that loaders assume one.
-    Warning MissingAlpha "{module} is missing, so loaders assume {found}";
-    /// The configuration does not select an adapted module, so that loaders ignore it.
-    Warning UntargetedModule "`{key}` does not select {module}, so PEFT ignores its tensors";
-    /// The configuration selects modules that the adapter does not have.
-    Note UnmatchedTarget "`{key}` lists {module}, but the adapter has no tensors for it";
-    /// The configuration of an adapter does not name the repository of its base model.
-    Note UnnamedBaseModel "`{key}` does not name the repository of the base model: `{found}`";
-    /// The base model has no module of an adapter with the names of PEFT, which loads only modules with equal names.
-    Error MissingBase "the base model has none of the adapter's modules, such as {module}";
-    /// The names of an adapter's modules are unknown in the base model, so that shapes were not compared.
-    Note UnmatchedBase
-    "the base model has no module with a name such as {module}, so shapes were not compared";
-}
-
-/// A contradiction between tensors and a file that describes them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Mismatch {
-    /// The violated rule.
-    pub kind: MismatchKind,
-    /// The first tensor, module or list of modules with this contradiction.
-    pub module: String,
-    /// The number of tensors, modules or lists with this contradiction.
-    pub modules: u64,
-    /// The keys that imply the expected value, joined by commas.
-    pub key: String,
-    /// The value that the keys imply.
-    pub expected: String,
-    /// The value of the tensors, or of the key itself.
-    pub found: String,
 }

@@ -8,9 +8,11 @@ mod finding;
 mod json;
 mod loader;
 pub mod metadata;
+mod mismatch;
 mod plan;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
+mod severity;
 /// Used by the command only. It may change in any version.
 #[doc(hidden)]
 pub mod text;
@@ -27,9 +29,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use self::adapter::Adapter;
 pub use self::bounded::bounded;
 pub use self::engine::{EnginePair, EnginePairKind, EngineReason, EngineReasonCode, EngineReport};
-pub use self::finding::{Finding, Mismatch, MismatchKind, Severity};
+pub use self::finding::Finding;
 pub(crate) use self::loader::StatedLoader;
+pub use self::mismatch::{Mismatch, MismatchKind};
 pub use self::plan::{Plan, RangeRequest};
+pub use self::severity::Severity;
 pub use self::values::{ValueCheck, ValueReport};
 pub use self::verified::{
     ConfigCheck, ParameterSources, VerifiedSet, VerifyReport, is_complete, is_valid,

@@ -12,7 +12,8 @@ use crate::memory::GpuShare;
 /// Adds the properties that all findings have.
 pub(super) fn add_message(schema: &mut Schema) {
     let severities = json!({ "enum": ["note", "warning", "error"] });
-    let properties = json!({ "severity": severities, "message": { "type": "string" } });
+    let text = json!({ "type": "string" });
+    let properties = json!({ "severity": severities, "message": text, "help": text });
     schema.insert("properties".to_owned(), properties);
     schema.insert("required".to_owned(), json!(["severity", "message", "kind"]));
 }

@@ -41,7 +41,7 @@ pub struct ValueDiff {
     pub same: u64,
     /// The tensors with values that differ.
     pub differing: Vec<TensorDifference>,
-    /// The number of tensors of the same dtype and shape that a sample left out.
+    /// The number of tensors of the same name that a sample left out, or that cannot be read by range.
     pub unchecked: u64,
     /// The number of tensors of another dtype or shape.
     pub other_shape: u64,

@@ -88,7 +88,7 @@ impl Mismatches {
     }
 
     fn has_errors(&self) -> bool {
-        self.found.keys().any(|(kind, ..)| kind.rule().0 == Severity::Error)
+        self.found.keys().any(|(kind, ..)| kind.rule().severity == Severity::Error)
     }
 
     /// Returns the findings, errors first.

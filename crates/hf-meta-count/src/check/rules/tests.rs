@@ -243,7 +243,7 @@ fn sound_checkpoints_have_no_mismatch() {
                 )
             };
             let serious = |found: &Mismatch| {
-                found.kind.rule().0 > Severity::Note && !(is_part && is_missing(found.kind))
+                found.kind.rule().severity > Severity::Note && !(is_part && is_missing(found.kind))
             };
             let serious = checkpoint.mismatches().into_iter().filter(serious);
             found.extend(

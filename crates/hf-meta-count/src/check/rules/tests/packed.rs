@@ -38,7 +38,7 @@ fn in_state(mut checkpoint: Checkpoint, state: usize) -> Checkpoint {
 
 fn is_refused(checkpoint: &Checkpoint, module: &str) -> bool {
     let is_named = |found: &Mismatch| {
-        found.kind.rule().0 == Severity::Error && found.to_string().contains(module)
+        found.kind.rule().severity == Severity::Error && found.to_string().contains(module)
     };
     checkpoint.mismatches().iter().any(is_named)
 }
