@@ -1,11 +1,11 @@
 //! The tensors of several weight sets whose values are checked together.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use hf_meta_count::results::{Finding, ValueCheck, bounded};
-use hf_meta_format::formats::{FileHeader, RepoPath, clip};
+use hf_meta_format::formats::{FileHeader, RepoPath};
 use hf_meta_format::metadata::ModelSpec;
-use hf_meta_format::read_plan::{PlanError, PlanOptions, ReadPlan, StorageStarts, TensorSelection};
+use hf_meta_format::read_plan::{PlanOptions, ReadPlan, StorageStarts, TensorSelection};
 
 use super::data_hash::DataHash;
 
@@ -35,11 +35,13 @@ impl CheckedSets {
         let options = PlanOptions::default().max_range(u64::MAX).storage_starts(starts.clone());
         let files: Vec<_> = files.collect();
         let tensors = files.iter().map(|(_, header)| header.tensors().len() as u64).sum::<u64>();
-        let unreadable = self.leave_out(&files);
-        let tensors = tensors.saturating_sub(unreadable.len() as u64);
-        let readable = TensorSelection::matching(move |name, _| !unreadable.contains(name));
-        match ReadPlan::new(files.iter().cloned(), &readable, &options) {
+        let all = TensorSelection::all();
+        match ReadPlan::new(files.iter().cloned(), &all, &options.leave_out(true)) {
             Ok(plan) => {
+                self.left_out += plan.left_out.len() as u64;
+                if let Some(first) = plan.left_out.first() {
+                    self.reason.get_or_insert_with(|| first.reason.to_string());
+                }
                 self.plan.tensors.extend(plan.tensors);
                 let hashes = files.into_iter().filter_map(|(path, header)| {
                     let spec = ModelSpec::from_metadata(header.metadata()?)?;
@@ -55,24 +57,6 @@ impl CheckedSets {
             }
         }
         self.ends.push(self.plan.tensors.len());
-    }
-
-    /// Leaves the tensors out whose elements are not a range, and returns their names.
-    fn leave_out(&mut self, files: &[(RepoPath, &FileHeader)]) -> HashSet<String> {
-        let mut names = HashSet::new();
-        for (path, header) in files {
-            let Some(pickle) = &header.pickle else { continue };
-            header.tensors().for_each(|name, tensor| {
-                if let Err(reason) = pickle.places.of(tensor) {
-                    let (tensor, file) = (clip(name), path.to_string());
-                    let error = PlanError::UnsupportedTensor { tensor, file, reason };
-                    self.reason.get_or_insert_with(|| error.to_string());
-                    names.insert(name.to_owned());
-                }
-            });
-        }
-        self.left_out += names.len() as u64;
-        names
     }
 
     /// Starts the hash of the file that begins with a tensor. Returns `None` if nothing is stated about it, or if not all

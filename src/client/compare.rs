@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, try_join};
@@ -9,7 +10,9 @@ use futures::stream::{BoxStream, TryStreamExt};
 use hf_meta_count::results::ValueCheck;
 use hf_meta_count::values::{DifferenceScanner, SampleLimits, ValueDiff, sample_blocks};
 use hf_meta_format::RepoPath;
-use hf_meta_format::read_plan::{PlanOptions, PlannedTensor, ReadPlan, TensorSelection};
+use hf_meta_format::read_plan::{
+    PlanOptions, PlannedFile, PlannedTensor, ReadPlan, TensorSelection,
+};
 
 use super::model::Model;
 use super::tensors::{TensorChunk, TensorReader};
@@ -40,7 +43,8 @@ impl Model {
     ) -> BoxFuture<'static, Result<ValueDiff, Error>> {
         let (before, after) = (self.clone(), after.clone());
         Box::pin(async move {
-            let read = |model: &Self| model.tensors(TensorSelection::all()).max_memory(MEMORY);
+            let all = TensorSelection::all;
+            let read = |model: &Self| model.tensors(all()).leave_out().max_memory(MEMORY);
             let readers = try_join(read(&before).into_future(), read(&after).into_future()).await?;
             let hashes =
                 [file_hashes(&before, &readers.0).await, file_hashes(&after, &readers.1).await];
@@ -76,14 +80,12 @@ fn match_tensors(
     let (mut diff, mut pairs) = (ValueDiff::new(check), HashMap::new());
     let by_name: HashMap<_, _> =
         after.tensors.iter().enumerate().map(|(at, tensor)| (&*tensor.name, at)).collect();
-    let mut matched = 0;
     for (at, tensor) in before.tensors.iter().enumerate() {
         let Some(other_at) = by_name.get(&*tensor.name) else { continue };
         let other = &after.tensors[*other_at];
-        matched += 1;
         if (&tensor.dtype, &tensor.shape) != (&other.dtype, &other.shape) {
             diff.other_shape += 1;
-        } else if has_same_bytes(tensor, other, hashes) {
+        } else if have_same_hash(&tensor.file, &other.file, hashes) && tensor.start == other.start {
             diff.identical += 1;
         } else {
             let bytes = tensor.byte_length().saturating_add(other.byte_length());
@@ -91,14 +93,34 @@ fn match_tensors(
             pairs.insert(at, *other_at);
         }
     }
-    diff.unmatched = (before.tensors.len() + after.tensors.len() - 2 * matched) as u64;
+    match_names(before, after, hashes, &mut diff);
     (diff, pairs)
 }
 
-/// Returns whether two tensors are at the same place of equal files.
-fn has_same_bytes(before: &PlannedTensor, after: &PlannedTensor, hashes: &[Hashes; 2]) -> bool {
-    let found = [hashes[0].get(&before.file.path), hashes[1].get(&after.file.path)];
-    matches!(found, [Some(one), Some(other)] if one == other) && before.start == after.start
+/// Counts the tensors that only one of the models has, and the ones that cannot be read by range.
+fn match_names(before: &ReadPlan, after: &ReadPlan, hashes: &[Hashes; 2], diff: &mut ValueDiff) {
+    let [before, after] = [before, after].map(|plan| {
+        let read = plan.tensors.iter().map(|tensor| (&*tensor.name, None));
+        let left_out = plan.left_out.iter().map(|tensor| (&*tensor.name, Some(&tensor.file)));
+        read.chain(left_out).collect::<HashMap<&str, Option<&Arc<PlannedFile>>>>()
+    });
+    let mut matched = 0;
+    for (name, file) in &before {
+        let Some(other) = after.get(name) else { continue };
+        matched += 1;
+        match (file, other) {
+            (None, None) => {}
+            (Some(file), Some(other)) if have_same_hash(file, other, hashes) => diff.identical += 1,
+            _ => diff.unchecked += 1,
+        }
+    }
+    diff.unmatched = (before.len() + after.len() - 2 * matched) as u64;
+}
+
+/// Returns whether two files have the same hash.
+fn have_same_hash(before: &PlannedFile, after: &PlannedFile, hashes: &[Hashes; 2]) -> bool {
+    let found = [hashes[0].get(&before.path), hashes[1].get(&after.path)];
+    matches!(found, [Some(one), Some(other)] if one == other)
 }
 
 /// Compares pairs of tensors.
@@ -145,7 +167,7 @@ async fn compare(
     // Empty tensors have no values.
     let empty = pairs.keys().filter(|at| tensors[**at].byte_length() == 0).count() as u64;
     diff.same += empty;
-    diff.unchecked = (pairs.len() as u64).saturating_sub(compared + empty);
+    diff.unchecked += (pairs.len() as u64).saturating_sub(compared + empty);
     Ok(())
 }
 

@@ -81,6 +81,11 @@ impl Tensors {
         Self { options: self.options.order(order), ..self }
     }
 
+    /// Leaves out tensors that cannot be read by range, instead of an error.
+    pub(super) fn leave_out(self) -> Self {
+        Self { options: self.options.leave_out(true), ..self }
+    }
+
     /// Reads the headers of the shards that contain the selected tensors, and returns the ranges of these tensors without
     /// reading them.
     ///

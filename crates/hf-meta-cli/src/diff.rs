@@ -153,16 +153,16 @@ async fn compare_values(
 fn value_summary(values: &ValueDiff) -> String {
     let equal = values.identical + values.same;
     let compared = equal + values.differing.len() as u64;
+    let unchecked = match values.unchecked {
+        0 => String::new(),
+        count => format!(", without {}", counted(count, "tensor")),
+    };
     let part = match values.check {
-        ValueCheck::All => String::new(),
-        _ if values.bytes_compared == 0 => String::new(),
+        ValueCheck::All => unchecked,
+        _ if values.bytes_compared == 0 => unchecked,
         _ => {
             #[expect(clippy::cast_precision_loss, reason = "a share for people")]
             let share = 200.0 * values.bytes_compared as f64 / values.bytes_total.max(1) as f64;
-            let unchecked = match values.unchecked {
-                0 => String::new(),
-                count => format!(", without {}", counted(count, "tensor")),
-            };
             format!(" in a sample of {share:.2} %{unchecked}")
         }
     };
@@ -170,7 +170,7 @@ fn value_summary(values: &ValueDiff) -> String {
     match values.differing.len() as u64 {
         0 if compared == 0 => "no tensor of the same name, dtype and shape to compare".to_owned(),
         0 if values.same == 0 => {
-            format!("{GREEN}same bytes{GREEN:#} in {}", counted(equal, "tensor"))
+            format!("{GREEN}same bytes{GREEN:#} in {}{part}", counted(equal, "tensor"))
         }
         0 => {
             format!("{GREEN}same weights{GREEN:#}, other files: {}{part}", counted(equal, "tensor"))

@@ -1,6 +1,7 @@
 //! Checks of values, and comparisons of two models by content.
 
 use std::fs;
+use std::path::Path;
 
 use hf_meta::{Client, Finding, Source, ValueCheck, ValueReport};
 use safetensors::Dtype;
@@ -340,6 +341,40 @@ fn two_models_are_compared_by_content() {
     assert!(all.starts_with("same weights, other files: 4 tensors\n"), "{all}");
     let none = run(&hub, &["diff", "--values", "org/base", "org/none"]);
     assert_eq!(none.code, 3, "{}", none.stderr);
+}
+
+/// Elements that are not in their order are no range. They are left out, unless their files have the same hash.
+#[test]
+fn tensors_that_are_no_range_are_left_out_of_a_comparison() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pytorch");
+    let file = |name: &str| File::from_bytes(fs::read(fixtures.join(name)).unwrap());
+    let root = tempfile::tempdir().unwrap();
+    let folder = |name: &str, file: &str| {
+        let folder = root.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        fs::copy(fixtures.join(file), folder.join("pytorch_model.bin")).unwrap();
+        format!("{}/", folder.display())
+    };
+    let repo = |name: &str, name_of_file: &str| {
+        Repo::new(name).file("pytorch_model.bin", file(name_of_file))
+    };
+    let hub = LocalHub::start([
+        repo("org/overlap", "overlap.bin"),
+        repo("org/copy", "overlap.bin"),
+        repo("org/one", "unfolded.bin"),
+    ])
+    .unwrap();
+    let [one, other] = [folder("one", "overlap.bin"), folder("other", "overlap.bin")];
+    let cases = [
+        ([&*one, &*other], 0, "same weights, other files: 1 tensor, without 2 tensors\n"),
+        (["org/overlap", "org/copy"], 0, "same bytes in 3 tensors\n"),
+        (["org/overlap", "org/one"], 1, "no tensor of the same name, dtype and shape to compare\n"),
+    ];
+    for ([before, after], code, first) in cases {
+        let found = run(&hub, &["diff", "--values=all", before, after]);
+        assert_eq!(found.code, code, "{before} {after}: {}{}", found.stdout, found.stderr);
+        assert!(found.stdout.starts_with(first), "{before} {after}: {}", found.stdout);
+    }
 }
 
 /// Equal hashes need no data.

@@ -98,3 +98,10 @@ pub enum PlanError {
         reason: &'static str,
     },
 }
+
+impl PlanError {
+    /// Returns whether other tensors can be read.
+    pub(super) fn is_about_one_tensor(&self) -> bool {
+        matches!(self, Self::UnsupportedTensor { .. } | Self::UnsupportedFile { .. })
+    }
+}

@@ -34,7 +34,7 @@ pub use self::plan::ReadPlan;
 pub use self::ranges::{ReadRange, TensorPiece};
 pub use self::selection::TensorSelection;
 pub use self::storages::StorageStarts;
-pub use self::tensor::{PlannedFile, PlannedTensor};
+pub use self::tensor::{LeftOutTensor, PlannedFile, PlannedTensor};
 
 #[cfg(test)]
 mod tests;

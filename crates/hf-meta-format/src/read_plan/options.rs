@@ -26,6 +26,8 @@ pub struct PlanOptions {
     pub order: TensorOrder,
     /// The positions of the storages in ZIP archives of PyTorch.
     pub storage_starts: StorageStarts,
+    /// Lists tensors that cannot be read by range in [`ReadPlan::left_out`](super::ReadPlan::left_out), instead of an error.
+    pub leave_out: bool,
 }
 
 impl PlanOptions {
@@ -47,6 +49,12 @@ impl PlanOptions {
         Self { storage_starts, ..self }
     }
 
+    /// Lists tensors that cannot be read by range in [`ReadPlan::left_out`](super::ReadPlan::left_out), instead of an error.
+    #[must_use]
+    pub fn leave_out(self, enabled: bool) -> Self {
+        Self { leave_out: enabled, ..self }
+    }
+
     /// Sets the maximum length of a range in bytes, at least 1.
     #[must_use]
     pub fn max_range(self, bytes: u64) -> Self {
@@ -64,6 +72,6 @@ impl Default for PlanOptions {
     fn default() -> Self {
         let (max_gap, max_range) = (Self::MAX_GAP, Self::MAX_RANGE);
         let (order, storage_starts) = (TensorOrder::default(), StorageStarts::default());
-        Self { max_gap, max_range, order, storage_starts }
+        Self { max_gap, max_range, order, storage_starts, leave_out: false }
     }
 }

@@ -9,7 +9,7 @@ use super::error::PlanError;
 use super::options::{PlanOptions, TensorOrder};
 use super::ranges::{PlannedRange, ReadRange, TensorPiece, file_ranges};
 use super::selection::TensorSelection;
-use super::tensor::{PlannedFile, PlannedTensor};
+use super::tensor::{LeftOutTensor, PlannedFile, PlannedTensor};
 use crate::formats::{FileHeader, RepoPath, clip};
 
 /// The ranges that contain the selected tensors of a checkpoint.
@@ -25,6 +25,8 @@ pub struct ReadPlan {
     pub tensors: Vec<PlannedTensor>,
     /// The value of `format` in the metadata of all files, if they agree.
     pub format: Option<String>,
+    /// The selected tensors that cannot be read by range, if the options [leave them out](PlanOptions::leave_out).
+    pub left_out: Vec<LeftOutTensor>,
 }
 
 crate::serialize_as_objects! {
@@ -35,9 +37,6 @@ crate::serialize_as_objects! {
         "bytesToRead": plan.bytes_to_read(),
     }
 }
-
-/// The reason for big-endian files.
-const BIG_ENDIAN: &str = "its values are big-endian";
 
 impl ReadPlan {
     /// Plans the ranges for the selected tensors of files.
@@ -53,15 +52,20 @@ impl ReadPlan {
         options: &PlanOptions,
     ) -> Result<Self, PlanError> {
         let (mut matcher, mut tensors) = (selection.matcher()?, Vec::new());
-        let (mut format, mut aliases) = (None, Vec::new());
+        let (mut format, mut aliases, mut left_out) = (None, Vec::new(), Vec::new());
         for (path, header) in files {
             let file = Arc::new(PlannedFile { path, size: header.file_size() });
             let first = tensors.len();
             aliases.extend(header.pickle.iter().flat_map(|pickle| pickle.aliases()));
             header.tensors().try_for_each(|name, tensor| {
-                if let Some(part) = matcher.select(name, tensor)? {
-                    check_file(&file, header)?;
-                    tensors.push(PlannedTensor::new(&file, header, name, tensor, part, options)?);
+                let Some(part) = matcher.select(name, tensor)? else { return Ok(()) };
+                match PlannedTensor::new(&file, header, name, tensor, part, options) {
+                    Ok(tensor) => tensors.push(tensor),
+                    Err(reason) if options.leave_out && reason.is_about_one_tensor() => {
+                        let (name, file) = (name.into(), Arc::clone(&file));
+                        left_out.push(LeftOutTensor { name, file, reason });
+                    }
+                    Err(reason) => return Err(reason),
                 }
                 Ok(())
             })?;
@@ -72,7 +76,7 @@ impl ReadPlan {
             }
         }
         matcher.finish(&aliases)?;
-        if tensors.is_empty() {
+        if tensors.is_empty() && left_out.is_empty() {
             return Err(PlanError::Empty);
         }
         tensors.sort_by(|one, other| one.position().cmp(&other.position()));
@@ -82,7 +86,7 @@ impl ReadPlan {
             tensors.sort_by_key(|tensor| Reverse(tensor.alignment()));
         }
         let ranges = file_ranges(&tensors, options)?;
-        Ok(Self { ranges, tensors, format })
+        Ok(Self { ranges, tensors, format, left_out })
     }
 
     /// Plans parts of these tensors: for each, the index of its tensor and a range of the tensor's data, sorted. The parts
@@ -108,7 +112,7 @@ impl ReadPlan {
         let parts = parts.iter().map(|range| part(range).ok_or_else(outside));
         let tensors = parts.collect::<Result<Vec<_>, _>>()?;
         let ranges = file_ranges(&tensors, options)?;
-        Ok(Self { ranges, tensors, format: None })
+        Ok(Self { ranges, tensors, ..Self::default() })
     }
 
     /// Returns the size of the selected tensors in bytes.
@@ -141,15 +145,6 @@ impl ReadPlan {
             }
         })
     }
-}
-
-/// Checks that the tensors of a file can be read by range.
-fn check_file(file: &PlannedFile, header: &FileHeader) -> Result<(), PlanError> {
-    let reason = match header {
-        FileHeader { is_big_endian: true, .. } => BIG_ENDIAN,
-        _ => return Ok(()),
-    };
-    Err(PlanError::UnsupportedFile { file: file.path.to_string(), reason })
 }
 
 /// Checks that no name occurs twice, and that no data overlaps.

@@ -7,6 +7,9 @@ use super::options::PlanOptions;
 use super::selection::SelectedPart;
 use crate::formats::{Dtype, FileHeader, RepoPath, TensorInfo, clip};
 
+/// The reason for big-endian files.
+const BIG_ENDIAN: &str = "its values are big-endian";
+
 /// A file with selected tensors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -15,6 +18,18 @@ pub struct PlannedFile {
     pub path: RepoPath,
     /// The size in bytes.
     pub size: u64,
+}
+
+/// A selected tensor that cannot be read by range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOutTensor {
+    /// The name.
+    pub name: Box<str>,
+    /// The file.
+    pub file: Arc<PlannedFile>,
+    /// The reason.
+    pub reason: PlanError,
 }
 
 /// A selected tensor, or some of its rows.
@@ -61,6 +76,10 @@ impl PlannedTensor {
         part: SelectedPart,
         options: &PlanOptions,
     ) -> Result<Self, PlanError> {
+        if header.is_big_endian {
+            let file = file.path.to_string();
+            return Err(PlanError::UnsupportedFile { file, reason: BIG_ENDIAN });
+        }
         let outside = || PlanError::OutsideFile { tensor: clip(name) };
         let (begin, end) = tensor.data_offsets;
         let (mut shape, mut span) = (tensor.shape.clone(), begin..end);
