@@ -209,10 +209,17 @@ export async function* readTensors(
   const ended = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, ended.signal]) : ended.signal;
   try {
-    const { result, files } = await read(runInspect, repo, { ...options, signal });
+    const tensors = [names].flat();
+    const open = (selected?: string[]) => read(runInspect, repo, { ...options, signal, tensors: selected });
+    const found = await open(tensors).catch((error) => {
+      // An index may name the wrong shard.
+      if (error instanceof HfMetaError && error.code === "malformedIndex") return open();
+      throw error;
+    });
     await loadSecond();
     const { tensorsOf } = await import("./second.js");
-    yield* tensorsOf(result, names, files, options.maxMemory ?? 64 << 20, parse, (code, message, cause) => new HfMetaError(code, message, { cause }));
+    const reopen = async () => (await open()).result;
+    yield* tensorsOf(found, reopen, tensors, options.maxMemory ?? 64 << 20, parse, (code, message, cause) => new HfMetaError(code, message, { cause }));
   } finally {
     ended.abort();
   }
@@ -359,6 +366,7 @@ async function runOn<T>(
       otherSets: options.otherSets ?? false,
       allSets: options.allSets ?? false,
       keepHeaders: !options.summary,
+      tensors: options.tensors,
       memory: memory && pairs(memory),
     });
   } finally {
@@ -382,6 +390,8 @@ type CoreOptions = Omit<ReadOptions, keyof RequestOptions> & {
   hubCount?: number | undefined;
   files?: ListedFile[];
   summary?: boolean;
+  /** The tensors whose shards to read. */
+  tensors?: string[] | undefined;
   allSets?: boolean;
 };
 

@@ -20,11 +20,14 @@ type Fail = (code: HfMetaError["code"], message: string, cause?: unknown) => HfM
 /** The maximum length of a range in bytes, and the length that is worth a request if the memory is small. */
 const [MAX_RANGE, MIN_RANGE] = [8 << 20, 1 << 16];
 
-/** Reads the ranges of tensors, several at a time, and yields the tensors in the order of their data. Frees the headers. */
+/**
+ * Reads the ranges of tensors, several at a time, and yields the tensors in the order of their data. Frees the headers.
+ * `reopen` reads the headers of all shards, for names that the index lacks.
+ */
 export async function* tensorsOf(
-  inspection: Inspection,
-  names: string | string[],
-  files: Files,
+  { result, files }: { result: Inspection; files: Files },
+  reopen: () => Promise<Inspection>,
+  names: string[],
   maxMemory: number,
   parse: <T>(json: string) => T,
   fail: Fail,
@@ -33,9 +36,18 @@ export async function* tensorsOf(
   // Several ranges fit into the memory.
   const maxRange = Math.max(MIN_RANGE, Math.min(MAX_RANGE, Math.floor(maxMemory / 4)));
   const inFlight = Math.max(1, Math.floor(maxMemory / maxRange) - 1);
+  let inspection = result;
   const plan = (headers: Uint8Array) =>
-    planned(() => parse<Plan | Plan["ranges"]>(inspection.plan(JSON.stringify([names].flat()), maxRange, headers)), fail);
-  let found = plan(new Uint8Array());
+    planned(() => parse<Plan | Plan["ranges"]>(inspection.plan(JSON.stringify(names), maxRange, headers)), fail);
+  let found;
+  try {
+    found = plan(new Uint8Array());
+  } catch (error) {
+    if (!inspection.isPartial) throw error;
+    inspection.free();
+    inspection = await reopen();
+    found = plan(new Uint8Array());
+  }
   // A storage of PyTorch begins behind a header in its archive.
   if (Array.isArray(found)) found = plan(await readHeaders(files, found, fail));
   if (Array.isArray(found)) throw fail("changed", "the headers inside of an archive have changed");

@@ -45,10 +45,17 @@ pub struct Inspection {
     report: CountReport,
     /// The headers, unless only the counts were requested.
     weights: Option<Weights>,
+    is_partial: bool,
 }
 
 #[wasm_bindgen]
 impl Inspection {
+    /// Returns `true` if only the shards of some tensors were read.
+    #[wasm_bindgen(getter, js_name = isPartial)]
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
     /// Returns the JSON of `hf-meta --json --summary`.
     pub fn json(&self) -> String {
         json(&self.report)
@@ -127,9 +134,10 @@ pub async fn inspect(reader: Reader, options: String) -> Result<Inspection, Fail
     let inspect = async {
         let inspected = call.inspect().await?;
         let (report, file) = (inspected.report.clone(), files.file_name(&inspected.path));
+        let is_partial = inspected.is_partial;
         let weights = call.settings.keep_headers.then(|| inspected.into_weights()).transpose();
         let weights = weights.map_err(|source| Error::InvalidIndex { file, source })?;
-        Ok(Inspection { report, weights })
+        Ok(Inspection { report, weights, is_partial })
     };
     inspect.await.map_err(|error| files.failure(&error))
 }

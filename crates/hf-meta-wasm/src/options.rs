@@ -7,6 +7,7 @@ use hf_meta_count::memory::MemoryOptions;
 use hf_meta_count::steps::Target;
 use hf_meta_format::formats::weight_sets::ListedFile;
 use hf_meta_format::formats::{Formats, clip};
+use hf_meta_format::read_plan::TensorSelection;
 use hf_meta_format::{CommitSha, RepoPath};
 use hf_meta_inspect::{Limits, Settings};
 use serde::{Deserialize, Deserializer};
@@ -30,6 +31,8 @@ pub(crate) struct Options {
     /// `true` to list the other weight sets even if the weights have a standard name. A pipeline needs them for its memory.
     pub(crate) other_sets: bool,
     pub(crate) keep_headers: bool,
+    /// The names and patterns of the tensors whose shards to read; all shards if it is missing.
+    pub(crate) tensors: Option<Vec<String>>,
     /// `true` to verify all weight sets.
     pub(crate) all_sets: bool,
     /// The parameter count that the Hub reports.
@@ -79,7 +82,7 @@ impl Options {
             limits: Limits { header: self.max_header_bytes, ..Limits::default() },
             keep_headers: self.keep_headers,
             read_all_shards: false,
-            selection: None,
+            selection: self.tensors.clone().map(TensorSelection::patterns),
         })
     }
 }

@@ -93,6 +93,24 @@ test("tensors of PyTorch files are read, and transposed ones are refused", async
   await assert.rejects(all(columns, "odd"), { code: "invalidOption", message: /its elements are not in their order/ });
 });
 
+test("headers of other shards are not read", async () => {
+  const shard = (name) => `model-0000${name}-of-00002.safetensors`;
+  const one = written([["a", "U8", [3], 3]]);
+  const two = written([["b", "U8", [2], 2]]);
+  const index = (map) => new Blob([JSON.stringify({ metadata: {}, weight_map: map })]);
+  const files = (weight_map, second) => ({
+    files: { "model.safetensors.index.json": index(weight_map), [shard(1)]: new Blob([one.file]), [shard(2)]: new Blob([second]) },
+  });
+  const map = { a: shard(1), b: shard(2) };
+  const found = await all(files(map, "no safetensors file"), "a");
+  assert.deepEqual(bytes(found.a.data), one.data.a);
+  await assert.rejects(all(files(map, "no safetensors file"), "b"), { code: "malformedHeader" });
+  // The index lacks a tensor, or names the wrong shard.
+  const both = await all(files({ a: shard(1), c: shard(2) }, two.file), ["a", "b"]).catch((error) => error.code);
+  assert.ok(both === "malformedIndex" || both.b, String(both));
+  await assert.rejects(all(files(map, two.file), "x"), { code: "invalidOption", message: /no tensor matches `x`/ });
+});
+
 test("the end of a loop ends its requests", async () => {
   for await (const { name } of readTensors("org/model", "*", { hubUrl: hub.hubUrl, maxMemory: 0 })) {
     assert.equal(name, "F64");
