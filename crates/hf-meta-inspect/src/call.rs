@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hf_meta_count::count::Configs;
 use hf_meta_count::memory::MemoryOptions;
-use hf_meta_count::results::{Finding, Plan};
+use hf_meta_count::results::{DEFAULT_HEADERS_LIMIT, Finding, Plan};
 use hf_meta_count::steps::Target;
 use hf_meta_format::formats::safetensors::{
     DEFAULT_HEADER_LIMIT, IndexError, IndexErrorKind, SafetensorsIndexJson,
@@ -76,7 +76,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             header: DEFAULT_HEADER_LIMIT,
-            headers: 500_000_000,
+            headers: DEFAULT_HEADERS_LIMIT as u64,
             index: SafetensorsIndexJson::DEFAULT_LIMIT,
             config: Configs::DEFAULT_LIMIT,
             concurrency: 256,

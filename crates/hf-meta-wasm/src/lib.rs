@@ -205,8 +205,8 @@ async fn prepare(reader: Reader, options: &str) -> Result<(Call, JsFiles), Failu
     let options: Options =
         serde_json::from_str(options).map_err(|error| invalid(&reader, &error.to_string()))?;
     let files = JsFiles::new(reader, &options);
-    if options.memory.is_some() {
-        // The tables have the GPUs.
+    if options.memory.is_some() || options.tensors.is_some() {
+        // The second module has the GPUs and the patterns.
         files.load_second().await.map_err(|error| files.failure(&error))?;
     }
     let settings = options.settings().map_err(|message| invalid(files.reader(), &message))?;

@@ -36,7 +36,8 @@ pub use self::plan::{Plan, RangeRequest};
 pub use self::severity::Severity;
 pub use self::values::{ValueCheck, ValueReport};
 pub use self::verified::{
-    ConfigCheck, ParameterSources, VerifiedSet, VerifyReport, is_complete, is_valid,
+    ConfigCheck, DEFAULT_HEADERS_LIMIT, ParameterSources, VerifiedSet, VerifyReport, is_complete,
+    is_valid,
 };
 
 use crate::count::{CountBreakdown, ParameterCount};

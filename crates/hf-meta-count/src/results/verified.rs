@@ -8,8 +8,9 @@ use hf_meta_format::CommitSha;
 use hf_meta_format::formats::weight_sets::{IncompleteShards, WeightSet};
 use hf_meta_format::formats::{FileHeader, HeaderErrorKind, RepoPath, clip};
 
-/// The maximum memory of the headers that are kept for all sets, in bytes. Values of further sets are not checked.
-const MAX_KEPT_HEADERS: usize = 500_000_000;
+/// The default limit for all headers of a call, in bytes: for the ones that it reads of a set, and for the memory of the ones
+/// that a verification keeps of all sets to check values. It bounds the memory that a hostile repository can take.
+pub const DEFAULT_HEADERS_LIMIT: usize = 500_000_000;
 
 /// The result of verifying weight sets, returned by `Model::verify`. The numbers and the findings cover all of them.
 ///
@@ -208,7 +209,7 @@ impl VerifyReport {
         self.loader = self.loader.or(other.loader.filter(|_| self.sets.is_empty()));
         self.adapter = self.adapter.take().or(other.adapter.filter(|_| self.sets.is_empty()));
         self.sets.extend(other.sets);
-        let mut left = MAX_KEPT_HEADERS;
+        let mut left = DEFAULT_HEADERS_LIMIT;
         for set in &mut self.sets {
             let memory = set.headers.iter().map(|(_, header)| header.tensors().memory());
             match left.checked_sub(memory.sum()) {
