@@ -170,7 +170,10 @@ impl FindingLogs {
 
 /// Returns whether a source has no weights, so that a changed file in it means nothing.
 fn has_no_weights(report: &Result<VerifyReport, Error>) -> bool {
-    report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoWeights)
+    match report {
+        Ok(report) => report.has_other_content(),
+        Err(error) => error.kind() == ErrorKind::NoWeights,
+    }
 }
 
 /// Compares an adapter with its base model, if one is given, or warns that the weights are not an adapter.
