@@ -17,6 +17,7 @@ mod json;
 use std::ops::Range;
 
 use super::buffer::{DETECTION_BYTES, FileParts, PartsParser, Stop};
+use super::error::MAX_HEADER_BYTES;
 pub use super::path::is_index_name;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
 use super::{FileHeader, Format, HeaderParser, RepoPath, WeightFileName};
@@ -92,7 +93,7 @@ pub(super) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
 pub const PREFIX_LENGTH: u64 = DETECTION_BYTES;
 
 /// The maximum length of a header in bytes in the `safetensors` crate, which rejects files with a longer one.
-pub const DEFAULT_HEADER_LIMIT: u64 = 100_000_000;
+pub const DEFAULT_HEADER_LIMIT: u64 = MAX_HEADER_BYTES;
 
 /// Returns the byte range of a header, according to the start of a file whose size is `file_size` bytes, or `None` if
 /// it is unknown.
