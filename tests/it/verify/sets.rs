@@ -316,7 +316,7 @@ fn the_folders_of_changed_files_are_checked() {
         (&["good/config.json", "good/model.safetensors"][..], 0, "valid: "),
         (&["web/config.json"], 0, ""),
         (&["firmware/a.bin"], 0, ""),
-        (&["mixed/spm.bin"], 0, "valid: 1 file"),
+        (&["mixed/spm.bin"], 0, "\nnot checked: spm.bin\n"),
         (&["web/config.json", "bad/model.safetensors"], 1, "bad/"),
         // The folder of a component belongs to its pipeline, which lacks another component.
         (&["pipe/vae/diffusion_pytorch_model.safetensors"], 1, "`unet`"),

@@ -132,7 +132,15 @@ pub fn header_range(
         return Err(HeaderError::new(HeaderErrorKind::Empty, "the header is empty"));
     }
     if length > limit {
-        let too_large = || HeaderError::too_large(length, limit);
+        // Below the maximum, only the size of the file shows that the header is invalid.
+        let too_large = || match file_size {
+            Some(size)
+                if length <= MAX_HEADER_BYTES && length > size.saturating_sub(PREFIX_LENGTH) =>
+            {
+                HeaderError::exceeds_file(length, size)
+            }
+            _ => HeaderError::too_large(length, limit),
+        };
         // The magic bytes of another format are a length that no file has.
         let is_length = file_size.is_some_and(|size| length <= size.saturating_sub(PREFIX_LENGTH));
         let detected = if is_length { None } else { DetectedFormat::recognize_or_text(prefix) };
@@ -304,6 +312,17 @@ mod tests {
         for (start, file_size, error) in cases {
             assert_eq!(header_range(start, Some(file_size), LIMIT), Err(error));
         }
+    }
+
+    /// A file with a header over a lowered limit may be valid, unless the header does not fit into it.
+    #[test]
+    fn a_lowered_limit_does_not_make_a_file_invalid() {
+        let kind =
+            |length: u64, size| header_range(&length.to_le_bytes(), size, 100).unwrap_err().kind;
+        assert_eq!(kind(1_000, Some(2_000)), HeaderErrorKind::OverLimit);
+        assert_eq!(kind(1_000, None), HeaderErrorKind::OverLimit);
+        assert_eq!(kind(1_000, Some(900)), HeaderErrorKind::ExceedsFile);
+        assert_eq!(kind(LIMIT + 1, Some(u64::MAX)), HeaderErrorKind::TooLarge);
     }
 
     #[test]
