@@ -116,7 +116,12 @@ fn samples(kind: ErrorKind) -> Vec<Error> {
             vec![
                 Error::TooLarge { file: file.clone(), limit: 100_000_000 },
                 Error::HeadersTooLarge { file: file.clone(), limit: 500_000_000 },
-                Error::InvalidHeader { file, format: "PyTorch", source },
+                Error::InvalidHeader { file: file.clone(), format: "PyTorch", source },
+                Error::InvalidHeader {
+                    file,
+                    format: "safetensors",
+                    source: HeaderError::new(HeaderErrorKind::OverLimit, "over the limit"),
+                },
             ]
         }
         ErrorKind::Changed => vec![Error::Changed { message: "its size changed".to_owned() }],

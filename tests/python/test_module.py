@@ -79,10 +79,9 @@ class Results(unittest.TestCase):
         maximum = hf_meta.inspect(QUANTIZED, memory=True).memory
         command = json.loads(run(QUANTIZED, "--json", "--summary", "--memory").stdout)["memory"]
         self.assertEqual((maximum.context, maximum.cache_bytes), (command["context"], command["cacheBytes"]))
-        self.assertEqual(hf_meta.inspect(QUANTIZED, memory=0).memory, maximum)
         self.assertIsNone(hf_meta.inspect(QUANTIZED, memory=False).memory)
         self.assertEqual(hf_meta.inspect(QUANTIZED, memory="32k").memory.context, 32768)
-        for wrong in (-1, "", "x", "1.5k"):
+        for wrong in (-1, 0, "", "x", "1.5k"):
             with self.subTest(wrong), self.assertRaisesRegex(ValueError, "`memory`: expected a number of tokens"):
                 hf_meta.inspect(QUANTIZED, memory=wrong)
 
@@ -254,7 +253,7 @@ class Results(unittest.TestCase):
         repos = sorted({"/".join(path.parts[:2]) for path in repos if path.parts} | {"openai/gpt-oss-120b"})
         for repo in repos:
             try:
-                report = hf_meta.inspect(repo, headers=True, memory=0)
+                report = hf_meta.inspect(repo, headers=True, memory=True)
             except hf_meta.HfMetaError as error:
                 self.assertIn(error.code, ["repoNotFound", "noWeights", "severalSets", "malformedHeader"])
                 continue
@@ -265,6 +264,11 @@ class Results(unittest.TestCase):
     def test_a_notebook_shows_the_counts(self):
         table = hf_meta.inspect("gpt2")._repr_html_()
         self.assertIn("<td>F32</td><td>137,022,720</td><td>137,022,720</td><td>548,090,880</td>", table)
+        self.assertIn("<caption>gpt2</caption>", table)
+        report = hf_meta.inspect(QUANTIZED, fit="24GB")
+        answer = f"memory at {report.memory.context:,} tokens: {report.memory.total_bytes:,} bytes, "
+        answer += "fits into" if report.memory.fits else "does not fit into"
+        self.assertIn(f"<caption>{QUANTIZED}: {answer} 24,000,000,000 bytes</caption>", report._repr_html_())
 
     def test_a_notebook_shows_findings_and_differences(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -377,6 +381,19 @@ class Errors(unittest.TestCase):
         for settings, message in [({"jobs": "1"}, "`jobs` must be"), ({"quota_share": None}, "`quota_share` must be")]:
             with self.subTest(settings), self.assertRaises(TypeError) as caught:
                 hf_meta.read(["gpt2"], **settings)
+            self.assertTrue(str(caught.exception).startswith(message), caught.exception)
+        for call, message in [
+            (lambda: hf_meta.inspect("gpt2", revision=""), "`revision` must not be empty"),
+            (lambda: hf_meta.verify("gpt2", path=" "), "`path` must not be empty"),
+            (lambda: hf_meta.inspect("gpt2", weights="onnx"), "`weights` must be `safetensors`, `gguf` or `pytorch`, not `onnx`"),
+            (lambda: hf_meta.get_safetensors_metadata("gpt2", repo_type="x"), "`repo_type` must be `model`, `dataset` or `space`"),
+            (lambda: hf_meta.read(["gpt2"], contact="a\nb"), "`contact` must be an email address or a URL"),
+            (lambda: hf_meta.read("gpt2"), "`repos` must be a list of names, not one name"),
+            (lambda: hf_meta.read(5), "`repos` must be a list of names or a table, not int"),
+            (lambda: hf_meta.read([5]), "`repos` must contain names of repositories, not int"),
+        ]:
+            with self.subTest(message), self.assertRaises((TypeError, ValueError)) as caught:
+                call()
             self.assertTrue(str(caught.exception).startswith(message), caught.exception)
         with self.assertRaisesRegex(TypeError, "`before` must be"):
             hf_meta.diff(None, "gpt2")

@@ -5,8 +5,15 @@ set -euo pipefail
 
 command -v hf-meta >/dev/null || bash -c "$INSTALL"
 
-# Separated by spaces or lines. `read` fails at the end of the text.
-read -r -d "" -a sources <<<"$SOURCES" || true
+# One on each line, or separated by spaces in a single line. `read` fails at the end of the text.
+if [[ $SOURCES == *$'\n'* ]]; then
+    sources=()
+    while read -r source; do
+        [ -z "$source" ] || sources+=("$source")
+    done <<<"$SOURCES"
+else
+    read -r -d "" -a sources <<<"$SOURCES" || true
+fi
 options=(--sarif)
 [ "$STRICT" != true ] || options+=(--strict)
 [ "$ALL" != true ] || options+=(--all)

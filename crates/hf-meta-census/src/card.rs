@@ -1,11 +1,17 @@
 //! Updates the data card of a published data set, and keeps what people wrote into it.
 
-/// The parts of the text that a publication replaces. Each is between two comments: `<!-- tables… -->` and
-/// `<!-- /tables -->`.
-const PARTS: [&str; 2] = ["tables", "provenance"];
+/// The parts of the text that a publication replaces. Each is between two comments: `<!-- tables… -->` at the start of a
+/// line, and `<!-- /tables -->`.
+const PARTS: [&str; 3] = ["tables", "provenance", LICENSE];
+
+/// The part, and the key of the metadata, with the license of the counts. They change together.
+const LICENSE: &str = "license";
 
 /// The key of the metadata with the tables, which a publication replaces.
 const CONFIGS: &str = "configs";
+
+/// The configurations that a publication may write. People add others, such as tables that they derive.
+const TABLES: [&str; 4] = ["repos", "files", "runs", "tensors"];
 
 /// The line before and after the metadata.
 const FENCE: &str = "---\n";
@@ -14,26 +20,55 @@ const FENCE: &str = "---\n";
 /// and missing keys are added; all others belong to people, such as tags. A part whose comments were removed is left out: people write
 /// about it themselves. A card without metadata gets them, because the Hub finds the tables through them.
 pub(super) fn update(existing: &str, new: &str, changed: &[&str]) -> String {
+    let is_windows = existing.contains("\r\n");
     let existing = existing.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let (old_keys, mut text) = split_metadata(&existing);
     let (new_keys, new_text) = split_metadata(new);
-    let (mut keys, new_keys) = (entries(old_keys), entries(new_keys));
-    for (key, lines) in new_keys {
+    let owned = |(key, lines): (_, &str)| (key, lines.to_owned());
+    let mut keys: Vec<_> = entries(old_keys).into_iter().map(owned).collect();
+    for (key, lines) in entries(new_keys) {
         match keys.iter_mut().find(|(old, _)| *old == key) {
-            Some((_, old)) if key == CONFIGS || changed.contains(&key) => *old = lines,
+            Some((_, old)) if key == CONFIGS => *old = lines.to_owned() + &other_configs(old),
+            Some((_, old)) if changed.contains(&key) => lines.clone_into(old),
             Some(_) => {}
-            None => keys.push((key, lines)),
+            None => keys.push((key, lines.to_owned())),
         }
     }
     let metadata: String = keys.into_iter().map(|(_, lines)| lines).collect();
     let mut updated = String::new();
     while let Some((before, name, rest)) = next_part(text) {
         updated += before;
-        let part = part(new_text, name).or_else(|| part(text, name)).unwrap_or_default();
-        updated += part;
+        let is_replaced = name != LICENSE || changed.contains(&LICENSE);
+        let new = part(new_text, name).filter(|_| is_replaced);
+        updated += new.or_else(|| part(text, name)).map_or("", |(_, part)| part);
         text = rest;
     }
-    format!("{FENCE}{metadata}{FENCE}{updated}{text}")
+    let card = format!("{FENCE}{metadata}{FENCE}{updated}{text}");
+    if is_windows { card.replace('\n', "\r\n") } else { card }
+}
+
+/// Returns the configurations that no publication writes, without indentation.
+fn other_configs(configs: &str) -> String {
+    let mut items: Vec<String> = Vec::new();
+    let mut indent = 0;
+    for line in configs.split_inclusive('\n').skip(1) {
+        let spaces = line.len() - line.trim_start_matches(' ').len();
+        if line[spaces..].starts_with("- ") && (items.is_empty() || spaces <= indent) {
+            indent = spaces;
+            items.push(String::new());
+        }
+        let Some(item) = items.last_mut() else { continue };
+        *item += &line[spaces.min(indent)..];
+    }
+    let name = |item: &str| {
+        let field = |line: &str| {
+            let value = line.trim_start_matches(['-', ' ']).strip_prefix("config_name:")?;
+            Some(value.trim().trim_matches(['"', '\'']).to_owned())
+        };
+        item.lines().find_map(field)
+    };
+    let is_other = |item: &String| name(item).is_some_and(|name| !TABLES.contains(&&*name));
+    items.into_iter().filter(is_other).collect()
 }
 
 /// Splits the metadata from the text after them. They are empty if the card has none.
@@ -69,19 +104,24 @@ fn entries(metadata: &str) -> Vec<(&str, &str)> {
 /// Returns the text before the next part, the name of the part, and the text after it.
 fn next_part(text: &str) -> Option<(&str, &'static str, &str)> {
     let found = PARTS.into_iter().filter_map(|name| {
-        let start = text.find(&format!("<!-- {name}"))?;
-        Some((start, name, start + part(text, name)?.len()))
+        let (start, part) = part(text, name)?;
+        Some((start, name, start + part.len()))
     });
     let (start, name, end) = found.min()?;
     Some((&text[..start], name, &text[end..]))
 }
 
-/// Returns a part with its comments.
-fn part<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let start = text.find(&format!("<!-- {name}"))?;
-    let end = format!("<!-- /{name} -->");
-    let length = text[start..].find(&end)? + end.len();
-    Some(&text[start..start + length])
+/// Returns the position of a part, and the part with its comments. The last opening comment counts, because people may
+/// mention it in a sentence.
+fn part<'a>(text: &'a str, name: &str) -> Option<(usize, &'a str)> {
+    let (open, close) = (format!("<!-- {name}"), format!("<!-- /{name} -->"));
+    let starts = text.match_indices(&open).map(|(start, _)| start);
+    let starts: Vec<_> =
+        starts.filter(|start| *start == 0 || text[..*start].ends_with('\n')).collect();
+    let first = *starts.first()?;
+    let end = first + text[first..].find(&close)?;
+    let start = *starts.iter().rfind(|start| **start < end)?;
+    Some((start, &text[start..end + close.len()]))
 }
 
 #[cfg(test)]
@@ -97,7 +137,7 @@ mod tests {
         let old = NEW.replace("| 2 |", "| 1 |").replace("new\n", "old\n");
         assert_eq!(update(&old, NEW, &[]), NEW);
         assert_eq!(update(NEW, NEW, &[]), NEW);
-        assert_eq!(update(&old.replace('\n', "\r\n"), NEW, &[]), NEW);
+        assert_eq!(update(&old.replace('\n', "\r\n"), NEW, &[]), NEW.replace('\n', "\r\n"));
     }
 
     #[test]
@@ -105,11 +145,41 @@ mod tests {
         let old = "---\ntags:\n- census\n# a comment\npretty_name: Ours\nconfigs:\n- config_name: old\nlanguage: en\n---\n\
             # Ours\n\nOur words.\n<!-- provenance -->old<!-- /provenance -->\nMore\n<!-- tables -->\nold\n<!-- /tables -->\n\nEnd";
         let expected = "---\ntags:\n- census\n# a comment\npretty_name: Ours\nconfigs:\n- config_name: repos\n  data_files: \
-            repos.parquet\nlanguage: en\nlicense: \"cc0-1.0\"\n---\n# Ours\n\nOur words.\n<!-- provenance: x -->\nnew\n\
+            repos.parquet\n- config_name: old\nlanguage: en\nlicense: \"cc0-1.0\"\n---\n# Ours\n\nOur words.\n<!-- provenance: x -->\nnew\n\
             <!-- /provenance -->\nMore\n<!-- tables: x -->\n| 2 |\n<!-- /tables -->\n\nEnd";
         assert_eq!(update(old, NEW, &[]), expected);
         let titled = expected.replace("pretty_name: Ours", "pretty_name: \"T\"");
         assert_eq!(update(old, NEW, &["pretty_name"]), titled);
+    }
+
+    /// People add tables that they derive from the census.
+    #[test]
+    fn other_configurations_are_kept() {
+        let old = "configs:\n  - config_name: tensors\n    data_files: tensors.parquet\n  - data_files:\n    - x.parquet\n    \
+            config_name: 'by owner'\n  - config_name: \"files\"\n";
+        let other = "- data_files:\n  - x.parquet\n  config_name: 'by owner'\n";
+        assert_eq!(other_configs(old), other);
+        let updated = update(&format!("---\n{old}---\n"), NEW, &[]);
+        assert!(updated.contains(&format!("data_files: repos.parquet\n{other}")), "{updated}");
+        assert_eq!(update(&updated, NEW, &[]), updated);
+    }
+
+    #[test]
+    fn a_comment_in_a_sentence_is_not_a_part() {
+        for mention in ["`<!-- tables` begins the tables.\n", "<!-- tables are below\n\n"] {
+            let old = NEW.replace("# T\n", &format!("# T\n\n{mention}"));
+            assert_eq!(update(&old.replace("| 2 |", "| 1 |"), NEW, &[]), old);
+        }
+    }
+
+    /// The sentence about the license must not contradict the metadata.
+    #[test]
+    fn the_license_changes_in_the_text_and_the_metadata() {
+        let card = |id: &str| {
+            NEW.replace("cc0-1.0", id) + &format!("<!-- license: x -->\n{id}\n<!-- /license -->\n")
+        };
+        assert_eq!(update(&card("mit"), &card("cc0-1.0"), &["license"]), card("cc0-1.0"));
+        assert_eq!(update(&card("mit"), &card("cc0-1.0"), &[]), card("mit"));
     }
 
     #[test]

@@ -173,6 +173,10 @@ fn data_card(tables: &[PublishedTable], runs: &[CensusRun], options: &PublishOpt
     };
     let distinct = |value: fn(&CensusRun) -> &str| runs.iter().map(value).unique().join(", ");
     let day = |time: Option<i64>| time.and_then(day).unwrap_or_default();
+    let first = day(runs.iter().map(|run| run.started_at).min());
+    let last = day(runs.iter().map(|run| run.ended_at).max());
+    let days =
+        if first == last { format!("on {first}") } else { format!("between {first} and {last}") };
     let (license, license_sentence) =
         options.license.as_ref().map_or_else(Default::default, |id| {
             let sentence = format!("The counts are published under the license `{id}`. ");
@@ -185,8 +189,7 @@ fn data_card(tables: &[PublishedTable], runs: &[CensusRun], options: &PublishOpt
         ("{configs}", tables.iter().map(config).collect()),
         ("{tables}", tables.iter().map(row).collect()),
         ("{endpoints}", distinct(|run| &run.endpoint)),
-        ("{first_day}", day(runs.iter().map(|run| run.started_at).min())),
-        ("{last_day}", day(runs.iter().map(|run| run.ended_at).max())),
+        ("{days}", days),
         ("{tools}", distinct(|run| &run.tool)),
         ("{rules}", distinct(|run| &run.rules)),
         ("{license}", license),

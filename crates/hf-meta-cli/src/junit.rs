@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use hf_meta::{Error, VerifyReport};
 use hf_meta_count::results::text::escape;
-use hf_meta_count::results::{Finding, Severity};
+use hf_meta_count::results::{Finding, Severity, VerifiedSet};
 
 use super::output::message_with_causes;
 use super::repos::RepoArg;
@@ -34,10 +34,10 @@ impl JunitLog {
         failure: Severity,
     ) {
         let (mut cases, mut totals) = (String::new(), Totals::default());
-        for set in &report.sets {
+        let is_error = |finding: &Finding| matches!(finding, Finding::Unreadable { .. });
+        for (set, findings) in report.sets.iter().zip(findings_by_set(&report.sets)) {
             let (mut found, mut others) = (String::new(), String::new());
-            let is_error = |finding: &Finding| matches!(finding, Finding::Unreadable { .. });
-            for finding in &set.findings {
+            for finding in &findings {
                 if is_error(finding) {
                     found += &element("error", finding);
                 } else if finding.severity() >= failure {
@@ -47,7 +47,7 @@ impl JunitLog {
                 }
             }
             totals.tests += 1;
-            if set.findings.iter().any(is_error) {
+            if findings.iter().copied().any(is_error) {
                 totals.errors += 1;
             } else if !found.is_empty() {
                 totals.failures += 1;
@@ -90,6 +90,25 @@ impl JunitLog {
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"hf-meta verify\"{totals}>\n{suites}</testsuites>\n"
         )
     }
+}
+
+/// Returns the findings of each set. A finding about the repository is in the first set, but belongs to the one in whose
+/// folder the file is, such as a missing `unet/config.json`.
+fn findings_by_set(sets: &[VerifiedSet]) -> Vec<Vec<&Finding>> {
+    fn folder(path: &str) -> &str {
+        path.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+    let mut by_set = vec![Vec::new(); sets.len()];
+    for (at, set) in sets.iter().enumerate() {
+        for finding in &set.findings {
+            let file = kind_and_file(finding).1;
+            let file_folder = file.as_deref().map_or_else(|| folder(set.path.as_str()), folder);
+            let is_owner = |set: &VerifiedSet| folder(set.path.as_str()) == file_folder;
+            let owner = if is_owner(set) { None } else { sets.iter().position(is_owner) };
+            by_set[owner.unwrap_or(at)].push(finding);
+        }
+    }
+    by_set
 }
 
 impl Totals {

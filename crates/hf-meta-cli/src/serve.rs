@@ -1,6 +1,5 @@
 //! `hf-meta serve`: the badge service.
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -177,6 +176,8 @@ pub(crate) async fn run(
     let service = Service::new(client, config);
     if let Some(address) = args.metrics_listen {
         let listener = TcpListener::bind(address).await.map_err(failed_to_listen(address))?;
+        let address = listener.local_addr().map_err(failed_to_listen(address))?;
+        tracing::info!(%address, "the metrics are served");
         tokio::spawn(service.clone().serve_metrics(listener));
     }
     let draining = service.clone();
@@ -255,7 +256,10 @@ fn cache(args: &ServeArgs, connection: &ConnectionArgs) -> CommandResult<Option<
         }
         Some(CacheLocation::Redis(address)) => {
             let cache = RedisCache::with_timeout(&address, args.cache_timeout);
-            Some(HeaderCache::Redis(cache.map_err(io::Error::other)?))
+            // The URL may contain a password, so the message does not repeat it.
+            let invalid =
+                |error| CommandError::usage(format!("invalid `--cache` or HF_META_CACHE: {error}"));
+            Some(HeaderCache::Redis(cache.map_err(invalid)?))
         }
         Some(CacheLocation::Off) | None => None,
     })

@@ -170,7 +170,10 @@ impl FindingLogs {
 
 /// Returns whether a source has no weights, so that a changed file in it means nothing.
 fn has_no_weights(report: &Result<VerifyReport, Error>) -> bool {
-    report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoWeights)
+    match report {
+        Ok(report) => report.has_other_content(),
+        Err(error) => error.kind() == ErrorKind::NoWeights,
+    }
 }
 
 /// Compares an adapter with its base model, if one is given, or warns that the weights are not an adapter.
@@ -233,7 +236,7 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
             (false, _) => logs.add_report(source, endpoint, &report, failure),
             (true, true) => print_json(&report)?,
             _ if status == ExitStatus::Success && context.line.is_quiet => {}
-            _ => context.print(|page| write(page, &report, failure, least))?,
+            _ => context.print(|page| write(page, &report, failure, least, all))?,
         }
         Ok(status)
     };
@@ -314,6 +317,7 @@ fn write(
     report: &VerifyReport,
     failure: Severity,
     least: Severity,
+    is_all: bool,
 ) -> io::Result<()> {
     page.heading(&report.source)?;
     let is_brief = least > Severity::Note;
@@ -345,7 +349,7 @@ fn write(
         [only] => write_parameters(page, only.parameters)?,
         sets => page.line(&set_counts(sets, failure))?,
     }
-    write_unchecked(page, report.unchecked.as_deref().unwrap_or_default())
+    write_unchecked(page, report.unchecked.as_deref().unwrap_or_default(), is_all)
 }
 
 /// Describes the part of a model whose values were checked.
@@ -381,8 +385,8 @@ fn set_counts(sets: &[VerifiedSet], failure: Severity) -> String {
     format!("{style}{word}{style:#}: {sets} checked, {invalid} with errors")
 }
 
-/// Writes the names of the sets that were not checked: quantizations, or paths.
-fn write_unchecked(page: &mut Page<'_>, sets: &[WeightSet]) -> io::Result<()> {
+/// Writes the names of the sets that were not checked: quantizations, or paths. With `--all`, they contain no model.
+fn write_unchecked(page: &mut Page<'_>, sets: &[WeightSet], is_all: bool) -> io::Result<()> {
     if sets.is_empty() {
         return Ok(());
     }
@@ -391,7 +395,8 @@ fn write_unchecked(page: &mut Page<'_>, sets: &[WeightSet]) -> io::Result<()> {
         _ => escape(set.path.as_str()),
     };
     let names = joined(sets.iter().map(name), MAX_UNCHECKED);
-    page.line(&format!("not checked: {names}; --all checks them"))
+    let hint = if is_all { "" } else { "; --all checks them" };
+    page.line(&format!("not checked: {names}{hint}"))
 }
 
 /// Writes the findings of at least this severity by kind, each with what to do.

@@ -354,7 +354,9 @@ impl Error {
     pub fn is_over_limit(&self) -> bool {
         match self {
             Self::TooLarge { .. } | Self::HeadersTooLarge { .. } => true,
-            Self::InvalidHeader { source, .. } => source.kind == HeaderErrorKind::TooLarge,
+            Self::InvalidHeader { source, .. } => {
+                matches!(source.kind, HeaderErrorKind::TooLarge | HeaderErrorKind::OverLimit)
+            }
             _ => false,
         }
     }
@@ -386,6 +388,10 @@ impl Error {
             | Self::InvalidHeader {
                 format: "PyTorch",
                 source: HeaderError { kind: HeaderErrorKind::TooLarge, .. },
+                ..
+            }
+            | Self::InvalidHeader {
+                source: HeaderError { kind: HeaderErrorKind::OverLimit, .. },
                 ..
             } => ErrorKind::TooLarge,
             Self::InvalidHeader { .. } => ErrorKind::MalformedHeader,

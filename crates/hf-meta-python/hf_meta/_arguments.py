@@ -36,6 +36,12 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "progress": ((bool, Callable), "a function, True or False"),  # type: ignore[dict-item]
 }
 
+# The values of arguments with few of them. Rust would name the value, but not the argument.
+_VALUES = {
+    "weights": ("safetensors", "gguf", "pytorch"),
+    "repo_type": ("model", "dataset", "space"),
+}
+
 
 @functools.cache
 def _signature(call: Callable[..., Any]) -> inspect.Signature:
@@ -55,6 +61,13 @@ def check(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         is_bool = isinstance(value, bool)
         if not isinstance(value, types) or is_bool and not {bool, Callable} & {*types}:
             raise TypeError(f"`{name}` must be {expected}, not {value if is_bool else type(value).__name__}")
+        if name in _VALUES and value not in _VALUES[name]:
+            *others, last = [f"`{known}`" for known in _VALUES[name]]
+            raise ValueError(f"`{name}` must be {', '.join(others)} or {last}, not `{value}`")
+        if name in ("revision", "path") and isinstance(value, str) and not value.strip():
+            raise ValueError(f"`{name}` must not be empty")
+        if name == "contact" and not (value.isascii() and value.isprintable()):
+            raise ValueError("`contact` must be an email address or a URL in ASCII")
 
 
 def _may_be_none(signature: inspect.Signature, name: str) -> bool:

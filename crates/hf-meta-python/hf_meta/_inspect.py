@@ -65,7 +65,7 @@ def inspect(
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
     has_memory = memory is not None and memory is not False
     # The maximum of the model is the default, as in the command.
-    context = memory if has_memory and memory is not True and memory != 0 else None
+    context = memory if has_memory and memory is not True else None
     given = _conditions(fit, gpu, context, batch, cache_dtype, engine, tp, pp, max_num_batched_tokens, gpu_memory_utilization, reserve)
     return Call("inspect", settings, source_name(source), revision, path, weights, plan, headers, has_memory, given, cache, convert=to_report)
 

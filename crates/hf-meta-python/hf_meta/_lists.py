@@ -32,7 +32,7 @@ def to_table(repos: Any) -> pyarrow.Table:
     import pyarrow
 
     if isinstance(repos, (str, bytes)):
-        raise TypeError("expected a list of names, not one name")
+        raise TypeError("`repos` must be a list of names, not one name")
     if hasattr(repos, "collect"):  # A LazyFrame of Polars.
         repos = repos.collect()
     if hasattr(repos, "with_format"):  # A Dataset of `datasets`, with its selection.
@@ -49,6 +49,8 @@ def to_table(repos: Any) -> pyarrow.Table:
         return pyarrow.table({"repo": values})
     if isinstance(repos, Mapping) or hasattr(repos, "columns"):
         return pyarrow.table(repos)
+    if not isinstance(repos, Iterable):
+        raise TypeError(f"`repos` must be a list of names or a table, not {type(repos).__name__}")
     rows = [_row(repo) for repo in repos]
     columns = list(dict.fromkeys(itertools.chain(["repo"] if not rows else [], *rows)))
     table = {column: [row.get(column) for row in rows] for column in columns}
@@ -78,7 +80,7 @@ def _row(repo: Any) -> Mapping[str, Any]:
     if isinstance(repo, Mapping):
         return repo
     if not hasattr(repo, "id"):
-        raise TypeError(f"expected the name of a repository, found {type(repo).__name__}")
+        raise TypeError(f"`repos` must contain names of repositories, not {type(repo).__name__}")
     values = {column: getattr(repo, attribute, None) for column, attribute in _ATTRIBUTES.items()}
     siblings: Iterable[Any] | None = values["files"]
     values["files"] = siblings and [sibling.rfilename for sibling in siblings]

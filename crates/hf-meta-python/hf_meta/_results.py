@@ -345,7 +345,18 @@ class CountReport:
         counts = self.parameter_count, self.element_count, self.byte_count
         rows = [(dtype, *(count.get(dtype, 0) for count in counts)) for dtype in names]
         rows.append(("total", self.parameter_total, self.element_total, self.byte_total))
-        return _table(self.source, ("dtype", "parameters", "elements", "bytes"), rows)
+        caption = self.source if self.memory is None else f"{self.source}: {_memory(self.memory)}"
+        return _table(caption, ("dtype", "parameters", "elements", "bytes"), rows)
+
+
+def _memory(memory: MemoryUsage) -> str:
+    """Describes the bytes that a model needs, and whether it fits."""
+    total = "unknown" if memory.total_bytes is None else f"{memory.total_bytes:,} bytes"
+    text = f"memory at {memory.context:,} tokens: {total}"
+    if memory.budget_bytes is None:
+        return text
+    answer = {True: "fits into", False: "does not fit into", None: "unknown whether it fits into"}[memory.fits]
+    return f"{text}, {answer} {memory.budget_bytes:,} bytes"
 
 
 # The maximum number of rows in the table of a notebook.

@@ -79,12 +79,12 @@ pub struct ServiceConfig {
     /// Networks of proxies whose `X-Forwarded-For` header is trusted, such as 127.0.0.1/32
     #[cfg_attr(
         feature = "clap",
-        arg(long = "trusted-proxy", value_name = "NETWORK", value_delimiter = ',')
+        arg(long = "trusted-proxy", value_name = "NETWORK", value_delimiter = ',', value_parser = network)
     )]
     pub trusted_proxies: Vec<IpNet>,
 
     /// Public URL of the service, used in snippets [default: taken from the request]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "URL"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "URL", value_parser = public_url))]
     pub public_url: Option<Url>,
 
     /// Maximum number of open connections, at least 1; further connections wait. One client may have a quarter of them,
@@ -132,8 +132,22 @@ pub struct ServiceConfig {
 
 /// Parses a positive number.
 #[cfg(feature = "clap")]
-fn positive(text: &str) -> Result<usize, std::num::ParseIntError> {
-    text.parse().map(std::num::NonZeroUsize::get)
+fn positive(text: &str) -> Result<usize, &'static str> {
+    text.parse().map(std::num::NonZeroUsize::get).map_err(|_| "expected a whole number from 1")
+}
+
+/// Parses a network, or an address, which is a network of one.
+#[cfg(feature = "clap")]
+fn network(text: &str) -> Result<IpNet, &'static str> {
+    let address = || text.parse().ok().map(|address: std::net::IpAddr| address.into());
+    text.parse().ok().or_else(address).ok_or("expected a network, such as 127.0.0.1/32")
+}
+
+/// Parses a URL of a web server.
+#[cfg(feature = "clap")]
+fn public_url(text: &str) -> Result<Url, &'static str> {
+    let url = text.parse().ok().filter(|url: &Url| matches!(url.scheme(), "http" | "https"));
+    url.ok_or("expected a URL, such as https://badges.example.org")
 }
 
 /// Returns the number of seconds as a default value of a flag.

@@ -151,7 +151,7 @@ impl Failure {
 
     /// Creates the failure of a query with an invalid option, which the error names.
     pub(super) fn invalid_option(short_reason: &'static str, error: String) -> Self {
-        let (code, status) = (ErrorKind::InvalidSource.code(), StatusCode::BAD_REQUEST);
+        let (code, status) = (ErrorKind::InvalidOption.code(), StatusCode::BAD_REQUEST);
         Self::new(code, status, Lifetime::Lasting, short_reason, error)
     }
 

@@ -55,6 +55,12 @@ function client(): Hub {
   }
 }
 
+/** The names of options in hints, as people set them for the command. */
+const NAMES: Record<string, string> = { "an `accessToken`": "HF_TOKEN", "`accessToken`": "HF_TOKEN", "`hubUrl`": "HF_ENDPOINT", "`path`": "--path" };
+
+/** Returns a hint with the names of the command. */
+const ofCommand = (hint: string) => Object.entries(NAMES).reduce((text, [option, name]) => text.replaceAll(option, name), hint);
+
 /** Escapes what a terminal would interpret, because messages contain text of servers and files. */
 const escaped = (message: string) => message.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]/g, (char) => JSON.stringify(char).slice(1, -1));
 
@@ -69,7 +75,7 @@ async function print(source: string, document: Promise<object>, status: (documen
     const { code, hint, status, retryAfter, otherSets } = error;
     const message = error.message.replace("`budget`", "`--fit`");
     console.log(JSON.stringify({ source, error: { code, message, status, retryAfter }, otherSets }));
-    console.error(escaped(`error: ${source}: ${message}`) + (hint ? `\n  help: ${hint}` : ""));
+    console.error(escaped(`error: ${source}: ${message}`) + (hint ? `\n  help: ${ofCommand(hint)}` : ""));
     return Math.max(STATUSES[code] ?? REMOTE, least);
   }
 }

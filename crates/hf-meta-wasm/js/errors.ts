@@ -26,10 +26,13 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
   revisionNotFound: "check the branch, tag or commit",
   severalSets: "set `path` to the path of one of `otherSets`",
   timeout: "set `timeout` to a higher value",
+  tooLarge: "raise `maxHeaderBytes`, if you trust the file",
 };
 
 interface Details {
   cause?: unknown;
+  /** Replaces the hint of the code; `undefined` removes it. */
+  hint?: string | undefined;
   status?: number | undefined;
   retryAfter?: number | undefined;
   otherSets?: WeightSet[];

@@ -45,6 +45,7 @@ export class Hub {
     this.url = (options.hubUrl ?? "https://huggingface.co").replace(/\/+$/, "");
     this.free = options.concurrency ?? 64;
     if (!/^https?:\/\//i.test(this.url) || !URL.canParse(this.url)) throw new HfMetaError("invalidOption", "`hubUrl` is not the URL of a server");
+    if (typeof (options.accessToken ?? "") !== "string") throw new HfMetaError("invalidOption", "`accessToken` is not text");
     // The error of `fetch` would contain the token.
     if (!/^[!-~]*$/.test(options.accessToken ?? "")) throw new HfMetaError("invalidOption", "the token contains invalid characters");
     for (const [name, least] of [["concurrency", 1], ["retries", 0], ["timeout", 1]] as const) {

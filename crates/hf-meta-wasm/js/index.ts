@@ -109,7 +109,7 @@ export class Checkpoint {
   /** Returns the memory under other conditions. Memory must have been requested. */
   memory(options: MemoryOptions): Memory {
     const found = this.read().memory(JSON.stringify(pairs(options)));
-    if (found === undefined) throw new HfMetaError("invalidOption", "no memory was requested, or a value is invalid");
+    if (found === undefined) throw new HfMetaError("invalidOption", "a value is invalid, or the option `memory` of `open` was not set");
     return parse(found);
   }
 
@@ -171,7 +171,13 @@ async function ofHub(name: Repo, options: CoreOptions & RequestOptions) {
 
 /** Returns the options of calls that share a client. */
 function connected<T extends RequestOptions>(options: T): Omit<T, keyof HubOptions> & { hub: Hub } {
+  if (typeof options !== "object" || options === null) throw new HfMetaError("invalidOption", "the options are not an object");
   const { hub, hubUrl, accessToken, fetch, concurrency, retries, timeout, ...rest } = options;
+  // Without types, a wrong value would fail somewhere else, or not at all.
+  if (hub !== undefined && !(hub instanceof Hub)) throw new HfMetaError("invalidOption", "`hub` is not a `Hub`");
+  if (rest.signal !== undefined && typeof rest.signal?.throwIfAborted !== "function") {
+    throw new HfMetaError("invalidOption", "`signal` is not an `AbortSignal`");
+  }
   const settings = { hubUrl, accessToken, fetch, concurrency, retries, timeout };
   const given = Object.entries(settings).filter(([, value]) => value !== undefined);
   if (hub && given.length) throw new HfMetaError("invalidOption", `\`${given[0]![0]}\` is a setting of the \`hub\``);
@@ -229,7 +235,7 @@ export async function* readTensors(
 export type Fit = CountReport & Required<Pick<CountReport, "memory">>;
 
 /** Returns the counts of a repository and the memory that it needs: the document of `hf-meta --memory --json --summary`. */
-export async function fit(repo: Repo | LocalFiles, memory: MemoryOptions, options: ReadOptions = {}): Promise<Fit> {
+export async function fit(repo: Repo | LocalFiles, memory: MemoryOptions = {}, options: ReadOptions = {}): Promise<Fit> {
   return (await inspect(repo, { ...options, memory, summary: true })) as Fit;
 }
 

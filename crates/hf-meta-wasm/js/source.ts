@@ -41,14 +41,25 @@ export async function parseSource(
   const { hubUrl = "https://huggingface.co", revision, path } = options;
   const name = typeof repo === "string" ? repo.trim() : ofType(repo ?? { name: repo });
   for (const [option, text] of Object.entries({ repo: name, revision: revision ?? "", path: path ?? "" })) {
-    if (typeof text !== "string") throw new HfMetaError("invalidSource", `\`${option}\` is not text`);
+    if (typeof text !== "string") throw ofOption(option, `\`${option}\` is not text`);
   }
   const [page, shown] = hubPage(name, hubUrl) ?? [];
-  try {
-    return parse<Source>(parseName(page ?? name, page !== undefined, shown, revision, path));
-  } catch (error) {
-    throw new HfMetaError("invalidSource", (error as Error).message);
-  }
+  const parsed = (revision?: string, path?: string, option = "repo") => {
+    try {
+      return parse<Source>(parseName(page ?? name, page !== undefined, shown, revision, path));
+    } catch (error) {
+      const { message } = error as Error;
+      throw ofOption(option, option === "repo" ? message : `\`${option}\`: ${message}`);
+    }
+  };
+  parsed();
+  parsed(revision, undefined, "revision");
+  return parsed(revision, path, "path");
+}
+
+/** Returns the error of an argument. The hint describes names of repositories. */
+function ofOption(option: string, message: string): HfMetaError {
+  return new HfMetaError("invalidSource", message, option === "repo" ? {} : { hint: undefined });
 }
 
 /** Adds the type of the repository as huggingface.js spells it. */
@@ -68,5 +79,5 @@ function hubPage(text: string, hubUrl: string): [string, string | undefined] | u
   const shown = url.searchParams.get("show_file_info") ?? undefined;
   if (url.origin === hub.origin && `${url.pathname}/`.startsWith(`${base}/`)) return [url.pathname.slice(base.length), shown];
   if (isPublicHub(url.hostname)) return [url.pathname, shown];
-  throw new HfMetaError("invalidSource", `\`${url.origin}\` is not the Hub; read files of other servers with \`inspectHeaders\``);
+  throw new HfMetaError("invalidSource", `\`${url.origin}\` is not the Hub; pass the content of files of other servers as \`{ files }\``);
 }

@@ -67,5 +67,5 @@ export function copyButton(label: string, text: () => string): Element {
 /** Creates the description of an error. */
 export function failure(error: unknown, ...more: Content[]): Element {
   const { code, message, hint } = error instanceof HfMetaError ? error : { code: "error", message: String(error), hint: undefined };
-  return h("div", { class: "error", role: "alert" }, h("p", {}, h("strong", {}, code), ` ${message}`), hint !== undefined && h("p", { class: "quiet" }, `${hint[0]!.toUpperCase()}${hint.slice(1)}.`), more);
+  return h("div", { class: "error", role: "alert" }, h("p", {}, h("strong", {}, code), ` ${message}`), hint !== undefined && h("p", { class: "quiet" }, `${hint[0]!.toUpperCase()}${hint.slice(1)}.`.replace(/(an )?`accessToken`/, "a token")), more);
 }

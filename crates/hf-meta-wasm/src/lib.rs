@@ -239,7 +239,9 @@ pub fn parse_source(
     path: Option<String>,
 ) -> Result<String, JsError> {
     if !is_page && !text.contains("://") && is_local_path(text) {
-        return Err(JsError::new("it is the path of a local file; read it with `inspectHeaders`"));
+        return Err(JsError::new(
+            "it is the path of a local file; pass the content of files as `{ files }`",
+        ));
     }
     let source = if is_page { RepoSource::from_page(text, shown.as_deref()) } else { text.parse() };
     let source = revision.map_or(source.clone(), |revision| source?.with_revision(&revision));

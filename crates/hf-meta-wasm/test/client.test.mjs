@@ -111,6 +111,16 @@ test("names and URLs of pages are parsed as by the command", async () => {
   }
 });
 
+test("errors of options name the option, and have no hint about names", async () => {
+  for (const [options, message] of [[{ revision: 5 }, /^`revision` is not text/], [{ revision: "" }, /^`revision`: /], [{ path: "../x" }, /^`path`: /]]) {
+    const error = await inspect("org/name", options).catch((error) => error);
+    assert.deepEqual([error.code, error.hint], ["invalidSource", undefined]);
+    assert.match(error.message, message);
+  }
+  for (const options of [null, 5]) await assert.rejects(inspect("org/name", options), { code: "invalidOption", message: /not an object/ });
+  for (const text of ["./folder", "folder/"]) await assert.rejects(inspect(text), { code: "invalidSource", message: /`{ files }`/ });
+});
+
 test("functions read pasted URLs, and options replace their parts", () => serveFiles({ "7b/x.safetensors": GOOD, ...FILES }, null, async ({ hubUrl }, requests) => {
   const read = async (text, options) => (await inspect(text, { hubUrl, ...options })).filepaths;
   assert.deepEqual(await read("https://huggingface.co/org/name/tree/main/7b"), ["7b/x.safetensors"]);
@@ -144,6 +154,7 @@ test("a checkpoint is freed twice, and then says so", () => serveFiles(FILES, nu
   assert.equal(checkpoint.memory({ context: 10 }).context, 10);
   checkpoint.free();
   checkpoint.free();
+  assert.throws(() => other.memory({}), { message: /option `memory` of `open`/ });
   for (const use of [() => checkpoint.json(), () => checkpoint.tree(), () => checkpoint.memory({}), () => checkpoint.diff(other), () => other.diff(checkpoint)]) {
     assert.throws(use, { name: "HfMetaError", code: "invalidOption", message: "the checkpoint was freed" });
   }

@@ -80,6 +80,14 @@ fn findings_are_annotations_and_decide_the_status() {
     let (local, _) = act(&hub, &format!("{}/", folder.display()), ["false"; 2]);
     let file = format!("::error file={}/a%2Cö/model b.safetensors,", work_tree.path().display());
     assert!(local.stdout.starts_with(&file), "{}", local.stdout);
+    // On separate lines, sources may contain spaces.
+    let spaced = work_tree.path().join("my models");
+    std::fs::create_dir(&spaced).unwrap();
+    std::fs::write(spaced.join("model.safetensors"), "<html>").unwrap();
+    let (lines, _) = act(&hub, &format!("org/good\n  {}/\n", spaced.display()), ["false"; 2]);
+    let file = format!("::error file={}/model.safetensors,", spaced.display());
+    assert_eq!(lines.code, 1, "{}", lines.stderr);
+    assert!(lines.stdout.starts_with(&file), "{}", lines.stdout);
     let (missing, _) = act(&hub, "org/none", ["false"; 2]);
     assert_eq!(missing.code, 3, "{}", missing.stderr);
     assert!(missing.stdout.starts_with("::error file="), "{}", missing.stdout);

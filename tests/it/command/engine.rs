@@ -298,7 +298,7 @@ fn contradictions_are_said_in_one_sentence() {
         ("--engine vllm --gpu rtx4095", "the nearest are rtx4090"),
         ("--engine vllm --gpu m3-max", "the memory of the computer is missing, as in m3-max-64gb"),
         ("--gpu h100", "--engine <NAME>"),
-        ("--engine none", "expected one of stored, vllm, llama.cpp, sglang, mlx-lm"),
+        ("--engine none", "expected one of transformers, vllm, llama.cpp, sglang, mlx-lm"),
         ("--engine vllm --all", "cannot be used with"),
         ("--draft org/draft", "--engine <NAME>"),
         ("--engine llama.cpp --pp 2", "require `--engine vllm`"),

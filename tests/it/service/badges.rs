@@ -52,7 +52,12 @@ async fn memory_is_computed_if_it_is_requested() {
     for (size, expected) in [("1GB", json!(true)), ("0.1MiB", json!(false))] {
         assert_eq!(get(&router, &fits(size)).await.json()["memory"]["fits"], expected);
     }
-    assert_eq!(get(&router, &fits("24")).await.status, StatusCode::BAD_REQUEST);
+    let invalid = get(&router, &fits("24")).await;
+    assert_eq!(invalid.status, StatusCode::BAD_REQUEST);
+    assert_eq!(invalid.json()["error"]["code"], "invalidOption");
+    // A badge without its extension has a valid name.
+    let badge = get(&router, "/badge/org/x.png").await;
+    assert_eq!((badge.status, badge.title()), (StatusCode::OK, "params: add .svg or .json".into()));
 }
 
 #[tokio::test]

@@ -173,9 +173,11 @@ async fn the_page_of_the_npm_package_is_served_if_it_was_built() {
         let seen = get(&router, &format!("/inspect/{path}")).await;
         assert_eq!(seen.status, StatusCode::NOT_FOUND, "{path}");
     }
+    // The page reads the Hub of the service, unless the query names another one.
+    let hub_query = hub.endpoint().to_string().replace(':', "%3A").replace('/', "%2F");
     for (path, target) in [
-        ("/inspect", "inspect/page/index.html"),
-        ("/inspect/", "page/index.html"),
+        ("/inspect", &*format!("inspect/page/index.html?hub={hub_query}")),
+        ("/inspect/", &*format!("page/index.html?hub={hub_query}")),
         ("/inspect/?hub=https%3A%2F%2Fx", "page/index.html?hub=https%3A%2F%2Fx"),
     ] {
         let seen = get(&router, path).await;

@@ -313,6 +313,22 @@ fn the_command_prints_junit() {
         assert!(lines.contains(&line), "{line}\n{}", ran.stdout);
     }
     assert!(ran.stdout.contains(r#"<error type="repoNotFound" message="repository `org/none`"#));
+    // The findings of a component are in its test case.
+    let pipeline = Repo::new("org/pipe")
+        .file(
+            "model_index.json",
+            File::from_bytes(
+                r#"{"unet":["diffusers","UNet2DModel"],"vae":["diffusers","AutoencoderKL"]}"#,
+            ),
+        )
+        .file("unet/diffusion_pytorch_model.safetensors", support::weights(&["x"]))
+        .file("unet/config.json", File::from_bytes("{}"))
+        .file("vae/diffusion_pytorch_model.safetensors", support::weights(&["x"]));
+    let other = LocalHub::start([pipeline]).unwrap();
+    let found = run(&other, &["verify", "--junit", "org/pipe"]).stdout;
+    let (unet, vae) = found.split_once("name=\"vae/").unwrap();
+    assert!(!unet.contains("vae/config.json"), "{found}");
+    assert!(vae.contains("`vae/config.json` is missing"), "{found}");
     let strict = run(&hub, &["verify", "--junit", "--strict", "org/odd"]).stdout;
     assert!(strict.contains(r#"<failure type="leadingSpace""#), "{strict}");
     assert!(strict.contains(r#" tests="1" failures="1" errors="0""#), "{strict}");

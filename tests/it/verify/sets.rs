@@ -280,6 +280,8 @@ async fn the_last_checkpoint_of_a_run_is_read() {
             ran.stdout
         );
     }
+    let all = verify(&hub, "org/run", true).await;
+    assert_eq!((all.sets.len(), all.findings()), (2, vec![]));
     let chosen = run(&hub, &["org/run", "--path", "checkpoint-500"]);
     assert_eq!((chosen.code, &*chosen.stderr), (0, ""));
 }
@@ -301,6 +303,10 @@ fn the_folders_of_changed_files_are_checked() {
     write("pipe/model_index.json", br#"{"vae":["diffusers","X"],"unet":["diffusers","X"]}"#);
     write("pipe/vae/diffusion_pytorch_model.safetensors", &sound);
     write("web/config.json", b"{}");
+    // A `.bin` file of another program.
+    write("firmware/a.bin", &[0xe9; 100]);
+    write("mixed/model.safetensors", &sound);
+    write("mixed/spm.bin", &[0xe9; 100]);
     let check = |files: &[&str]| {
         let mut command = crate::command::hf_meta(hub.endpoint());
         command.current_dir(folder.path()).args(["verify", "--all", "--changed"]).args(files);
@@ -309,6 +315,8 @@ fn the_folders_of_changed_files_are_checked() {
     for (files, code, text) in [
         (&["good/config.json", "good/model.safetensors"][..], 0, "valid: "),
         (&["web/config.json"], 0, ""),
+        (&["firmware/a.bin"], 0, ""),
+        (&["mixed/spm.bin"], 0, "\nnot checked: spm.bin\n"),
         (&["web/config.json", "bad/model.safetensors"], 1, "bad/"),
         // The folder of a component belongs to its pipeline, which lacks another component.
         (&["pipe/vae/diffusion_pytorch_model.safetensors"], 1, "`unet`"),

@@ -111,8 +111,11 @@ impl<'a> Verification<'a> {
         let unlisted =
             bounded(unlisted.map(|set| Finding::MissingIndex { shards: clip(set.path.as_str()) }));
         let unexpected = bounded(report.sets.iter().filter_map(|set| self.unexpected_name(set)));
-        let checkpoint =
-            report.sets.first().and_then(|set| last_checkpoint(self.listed, &set.path));
+        let checkpoint = match &report.sets[..] {
+            // With several sets, the other checkpoints were read, too.
+            [only] => last_checkpoint(self.listed, &only.path),
+            _ => None,
+        };
         let configs = report.sets.iter().filter_map(|set| {
             let config = set.config.clone()?;
             Some((RepoPath::join(set.path.folder().as_ref(), "config.json"), config))

@@ -18,7 +18,7 @@
 /// Defines an enum whose values have a name, and other names that are also accepted.
 macro_rules! named_values {
     ($(#[$docs:meta])* $type:ident {
-        $($(#[$variant_docs:meta])* $variant:ident $name:literal $($alias:literal)*,)+
+        $($(#[$variant_docs:meta])* $variant:ident $name:literal $($alias:literal)* $(as $shown:literal)?,)+
     }) => {
         named_enum! { $(#[$docs])* pub $type { $($(#[$variant_docs])* $variant $name,)+ } }
 
@@ -27,8 +27,9 @@ macro_rules! named_values {
 
             fn from_str(name: &str) -> Result<Self, UnknownName> {
                 match name {
-                    $($name $(| $alias)* => Ok(Self::$variant),)+
-                    _ => Err(UnknownName { known: &[$($name),+] }),
+                    $($name $(| $alias)* $(| $shown)? => Ok(Self::$variant),)+
+                    // People know the last of the two names.
+                    _ => Err(UnknownName { known: const { &[$($crate::memory::last(&[$name $(, $shown)?])),+] } }),
                 }
             }
         }
@@ -36,6 +37,11 @@ macro_rules! named_values {
 }
 
 use hf_meta_format::base::text::named_enum;
+
+/// Returns the last of the names of a value.
+const fn last(names: &[&'static str]) -> &'static str {
+    names[names.len() - 1]
+}
 
 mod gpu;
 mod options;

@@ -12,7 +12,7 @@ named_values! {
     Engine {
         /// No program: the tokens of a sequence, without reserves. The cache of transformers has this size.
         #[default]
-        Stored "stored" "transformers",
+        Stored "stored" as "transformers",
         /// vLLM, which allocates blocks of tokens from a pool that all layers share.
         Vllm "vllm",
         /// `llama.cpp`, which allocates cells in steps of 256 tokens, and windows with a batch of 512 tokens. The size of

@@ -198,10 +198,10 @@ impl VerifyReport {
         self.sets.iter_mut().map(|set| std::mem::take(&mut set.headers)).collect()
     }
 
-    /// Adds the result of other sets. After the first one, content that is not a model, such as an importance matrix or a
-    /// control vector, is left out.
+    /// Adds the result of other sets. After the first one, content that is not a model, such as an importance matrix, a
+    /// control vector, or a `.bin` file of another program, is left out.
     pub fn add(&mut self, other: Self) {
-        if !self.sets.is_empty() && is_other_content(&other.findings()) {
+        if !self.sets.is_empty() && other.has_other_content() {
             return;
         }
         self.fetch.weight_bytes = self.fetch.weight_bytes.saturating_add(other.fetch.weight_bytes);
@@ -234,6 +234,11 @@ impl VerifyReport {
         self.sets.iter().all(|set| is_valid(&set.findings))
     }
 
+    /// Returns whether no file contains a model, although some have the extension of one.
+    pub fn has_other_content(&self) -> bool {
+        !self.sets.is_empty() && self.sets.iter().all(|set| is_other_content(&set.findings))
+    }
+
     /// Returns whether every file of each checked set was read. One shard of several is not a complete model.
     pub fn is_complete(&self) -> bool {
         self.sets.iter().all(|set| is_complete(&set.findings))
@@ -253,18 +258,49 @@ pub fn is_complete(findings: &[Finding]) -> bool {
     !findings.iter().any(is_gap)
 }
 
-/// Returns whether a file is valid but contains no model.
+/// Returns whether a file contains something other than a model.
 fn is_other_content(findings: &[Finding]) -> bool {
-    let kind = findings.iter().find_map(|finding| match finding {
-        Finding::MalformedHeader { reason, .. } => Some(reason.kind),
+    let found = findings.iter().find_map(|finding| match finding {
+        Finding::MalformedHeader { file, reason, .. } => Some((file, reason.kind)),
         _ => None,
     });
-    kind == Some(HeaderErrorKind::NotAModel)
+    match found {
+        Some((_, HeaderErrorKind::NotAModel)) => true,
+        Some((file, HeaderErrorKind::NotACheckpoint)) => !is_loaded_by_name(file),
+        _ => false,
+    }
+}
+
+/// Returns whether transformers, diffusers, `open_clip` or PEFT load a pickle with this name, such as `pytorch_model.bin`.
+fn is_loaded_by_name(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    name.contains("pytorch") || name.starts_with("adapter_model")
 }
 
 #[cfg(test)]
 mod tests {
+    use hf_meta_format::formats::HeaderError;
+
     use super::*;
+
+    /// Programs other than PyTorch write `.bin` files, too. Loaders read a file with one of their names.
+    #[test]
+    fn files_of_other_programs_are_left_out_after_the_first_one() {
+        let set = |path: &str| {
+            let reason = HeaderError::new(HeaderErrorKind::NotACheckpoint, String::new());
+            let finding =
+                Finding::MalformedHeader { file: path.to_owned(), format: "PyTorch", reason };
+            let sets = vec![VerifiedSet::new(path.parse().unwrap(), 1, vec![finding])];
+            VerifyReport { sets, ..VerifyReport::default() }
+        };
+        let mut report = VerifyReport::default();
+        for path in ["a.bin", "spm.bin", "b/adapter_model.bin", "pytorch_model.bin", "c/spm.bin"] {
+            report.add(set(path));
+        }
+        let paths: Vec<_> = report.sets.iter().map(|set| set.path.as_str()).collect();
+        assert_eq!(paths, ["a.bin", "b/adapter_model.bin", "pytorch_model.bin"]);
+        assert!(!report.has_other_content() && set("a.bin").has_other_content());
+    }
 
     #[test]
     fn an_unreadable_file_makes_the_report_incomplete() {

@@ -6,6 +6,9 @@ use thiserror::Error;
 
 use crate::base::text::{clip, named_enum};
 
+/// The maximum length of a header in bytes, which the `safetensors` crate enforces (`MAX_HEADER_SIZE`).
+pub(super) const MAX_HEADER_BYTES: u64 = 100_000_000;
+
 /// The error returned for a file with an invalid header, and for an index that is invalid or inconsistent with its
 /// shards.
 ///
@@ -43,8 +46,10 @@ pub enum HeaderErrorKind {
     WrongFormat(DetectedFormat),
     /// The header is truncated.
     Truncated,
-    /// The header exceeds the size limit.
+    /// The header exceeds the size limit, and is longer than the one of any valid file.
     TooLarge,
+    /// The header exceeds a limit that the caller lowered. The file may be valid.
+    OverLimit,
     /// The header is longer than the file.
     ExceedsFile,
     /// The header is empty.
@@ -167,7 +172,9 @@ impl HeaderError {
     /// Creates the error for a header of `length` bytes, which are more than the limit.
     pub(super) fn too_large(length: u64, limit: u64) -> Self {
         let message = format!("a header of {length} bytes exceeds the limit of {limit} bytes");
-        Self::new(HeaderErrorKind::TooLarge, message)
+        let is_valid = length <= MAX_HEADER_BYTES;
+        let kind = if is_valid { HeaderErrorKind::OverLimit } else { HeaderErrorKind::TooLarge };
+        Self::new(kind, message)
     }
 
     /// Creates the error for a header of `length` bytes, which are more than the file has.

@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 
 use maud::{DOCTYPE, Markup, html};
 
+pub(crate) use self::snippets::inspector as inspector_url;
 use super::failure::Failure;
 use super::lookup_result::LookupResult;
 use super::weights_query::WeightsQuery;
@@ -105,7 +106,7 @@ pub(crate) fn page(urls: &PageUrls<'_>, view: Option<&PageView<'_>>) -> String {
                 }
                 footer {
                     @if urls.has_inspector {
-                        p { a href=(snippets::inspector(urls, weights)) { "Tensors, modules and memory" } }
+                        p { a href=(snippets::inspector(urls.hub, weights)) { "Tensors, modules and memory" } }
                     }
                     p {
                         "Counts come from the files themselves, not from model cards. "

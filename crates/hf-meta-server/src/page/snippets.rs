@@ -40,8 +40,8 @@ pub(super) fn page(view: &PageView<'_>, weights: &WeightsQuery, path: &str) -> S
 }
 
 /// Returns the URL of the page that inspects weights in the browser, relative to the page itself.
-pub(super) fn inspector(urls: &PageUrls<'_>, weights: Option<&WeightsQuery>) -> String {
-    let hub = (*urls.hub != Endpoint::default()).then(|| urls.hub.to_string());
+pub(crate) fn inspector(hub: &Endpoint, weights: Option<&WeightsQuery>) -> String {
+    let hub = (*hub != Endpoint::default()).then(|| hub.to_string());
     let source = weights.map_or_else(String::new, |weights| {
         let source = byte_serialize(weights.source().to_string().as_bytes()).collect::<String>();
         format!(

@@ -100,11 +100,18 @@ pub(super) async fn inspector(
 
 /// Leads to the page that inspects models in the browser. Its files have relative links, so it needs its own path, and so
 /// has the redirect, because an application may mount the routes below another one.
-pub(super) async fn inspector_start(request: Request) -> impl IntoResponse {
+pub(super) async fn inspector_start(
+    State(state): State<Arc<ServiceState>>,
+    request: Request,
+) -> impl IntoResponse {
     let folder = if request.uri().path().ends_with('/') { "" } else { "inspect/" };
-    // The query names the Hub.
-    let query = request.uri().query().map_or_else(String::new, |query| format!("?{query}"));
-    (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("{folder}page/index.html{query}"))])
+    let page = match request.uri().query() {
+        // The query names the Hub.
+        Some(query) => format!("inspect/page/index.html?{query}"),
+        None => page::inspector_url(state.lookups.endpoint(), None),
+    };
+    let page = page.strip_prefix("inspect/").unwrap_or_default();
+    (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("{folder}{page}"))])
 }
 
 /// Serves the rules for crawlers. They may read the page but not the results, because each one costs a lookup.

@@ -34,7 +34,11 @@ pub(super) async fn badge(State(state): State<Arc<ServiceState>>, request: Reque
     let failed = |failure: &Failure| {
         render(failure.badge(metric), failure.badge_status(), failure.badge_policy())
     };
-    let query = match WeightsQuery::parse(svg.or(json).unwrap_or_default(), &query) {
+    let Some(name) = svg.or(json) else {
+        let error = "the address of a badge ends with .svg or .json";
+        return failed(&Failure::invalid("add .svg or .json", error));
+    };
+    let query = match WeightsQuery::parse(name, &query) {
         Ok(query) => query,
         Err(failure) => return failed(&failure),
     };

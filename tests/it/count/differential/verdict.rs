@@ -124,7 +124,9 @@ fn read(file: &[u8]) -> Result<SafetensorsFileHeader, HeaderError> {
 fn stage(error: &HeaderError) -> Stage {
     match error.kind {
         HeaderErrorKind::FileTooShort => Stage::NoPrefix,
-        HeaderErrorKind::TooLarge | HeaderErrorKind::WrongFormat(_) => Stage::OverLimit,
+        HeaderErrorKind::TooLarge
+        | HeaderErrorKind::OverLimit
+        | HeaderErrorKind::WrongFormat(_) => Stage::OverLimit,
         HeaderErrorKind::ExceedsFile => Stage::PastEnd,
         HeaderErrorKind::FileSizeMismatch => Stage::FileSize,
         HeaderErrorKind::Empty

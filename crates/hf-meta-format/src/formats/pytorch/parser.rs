@@ -96,7 +96,14 @@ fn parse_archive(file: &FileParts) -> Result<FileHeader, Stop> {
 /// Parses a file of torch before 1.6: pickles of a magic number, a version, properties of the machine, the value and
 /// the keys of the storages. Each storage follows with its length in 8 bytes.
 fn parse_pickles(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<FileHeader, Stop> {
-    let magic = load(file, pickle)?;
+    let magic = load(file, pickle).map_err(|stop| match file.detection_bytes() {
+        // Any byte may be an opcode, but `torch.save` begins with the one of the protocol unless it is asked for an old
+        // protocol, whose first pickle fits into the first range.
+        Ok(start) if DetectedFormat::recognize(start) != Some(DetectedFormat::Pickle) => {
+            other_file(file, start)
+        }
+        _ => stop,
+    })?;
     if pickle.text(magic) != MAGIC {
         return Err(not_a_checkpoint("a pickle").into());
     }
@@ -142,16 +149,20 @@ fn load(file: &FileParts, pickle: &mut Pickle<'_>) -> Result<PickleValue, Stop> 
         }),
         // Without an opcode at its start, the file is in some other format.
         Stop::Invalid(_) if pickle.opcode_at == 0 || is_tar(file.start()) => {
-            let start = file.detection_bytes().unwrap_or_default();
-            if is_tar(file.start()) {
-                return HeaderError::wrong_format(DetectedFormat::Tar).into();
-            }
-            let unknown = || not_a_checkpoint(other_content(start));
-            let detected = DetectedFormat::recognize_or_text(start);
-            detected.map_or_else(unknown, HeaderError::wrong_format).into()
+            other_file(file, file.detection_bytes().unwrap_or_default())
         }
         Stop::Invalid(_) => stop,
     })
+}
+
+/// Returns the error for a file in some other format.
+fn other_file(file: &FileParts, start: &[u8]) -> Stop {
+    if is_tar(file.start()) {
+        return HeaderError::wrong_format(DetectedFormat::Tar).into();
+    }
+    let unknown = || not_a_checkpoint(other_content(start));
+    let detected = DetectedFormat::recognize_or_text(start);
+    detected.map_or_else(unknown, HeaderError::wrong_format).into()
 }
 
 /// Checks that a missing range may be read, too.
@@ -209,7 +220,7 @@ fn with_imports(stop: Stop, imports: &BTreeSet<String>) -> Stop {
             let imports = clip(&imports.join("`, `"));
             let message = format!("{error}; it imports `{imports}`");
             let kind = match error.kind {
-                HeaderErrorKind::TooLarge => error.kind,
+                HeaderErrorKind::TooLarge | HeaderErrorKind::OverLimit => error.kind,
                 _ => HeaderErrorKind::UnsafeImports,
             };
             HeaderError { kind, message, ..error }.into()

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::values::too_large;
 use super::{PyTorch, is_allowed_import};
+use crate::formats::DetectedFormat;
 use crate::formats::{
     FileHeader, Format, HeaderError, HeaderErrorKind, Step, TrainingEntry, read_header,
 };
@@ -287,6 +288,21 @@ fn other_programs_are_recognized() {
     }
 }
 
+/// Any byte may be an opcode, so a file of another program can begin like a pickle.
+#[test]
+fn unknown_files_are_not_pickles() {
+    for first in 0..=u8::MAX {
+        for next in [0, 1, b'\n', b'q', 0xff] {
+            let file = [&[first], &[next; 40][..]].concat();
+            if DetectedFormat::recognize_or_text(&file).is_none() {
+                let error = parse(&file).unwrap_err();
+                let kind = HeaderErrorKind::NotACheckpoint;
+                assert_eq!(error.kind, kind, "{first:#x} {next}: {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn imports_are_accepted_as_in_torch() {
     let allowed = oracle().allowed;
@@ -519,7 +535,7 @@ fn the_limit_of_a_header_is_exact() {
         }
         assert!(high > 1, "{name}");
         for limit in [1, 2, 9, high / 2, high - 1] {
-            assert_eq!(kind(limit), Some(HeaderErrorKind::TooLarge), "{name}: {limit} of {high}");
+            assert_eq!(kind(limit), Some(HeaderErrorKind::OverLimit), "{name}: {limit} of {high}");
         }
     }
 }

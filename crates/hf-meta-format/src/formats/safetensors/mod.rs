@@ -17,6 +17,7 @@ mod json;
 use std::ops::Range;
 
 use super::buffer::{DETECTION_BYTES, FileParts, PartsParser, Stop};
+use super::error::MAX_HEADER_BYTES;
 pub use super::path::is_index_name;
 pub use super::{DetectedFormat, HeaderError, HeaderErrorKind};
 use super::{FileHeader, Format, HeaderParser, RepoPath, WeightFileName};
@@ -92,7 +93,7 @@ pub(super) fn parse(file: &FileParts) -> Result<FileHeader, Stop> {
 pub const PREFIX_LENGTH: u64 = DETECTION_BYTES;
 
 /// The maximum length of a header in bytes in the `safetensors` crate, which rejects files with a longer one.
-pub const DEFAULT_HEADER_LIMIT: u64 = 100_000_000;
+pub const DEFAULT_HEADER_LIMIT: u64 = MAX_HEADER_BYTES;
 
 /// Returns the byte range of a header, according to the start of a file whose size is `file_size` bytes, or `None` if
 /// it is unknown.
@@ -131,7 +132,15 @@ pub fn header_range(
         return Err(HeaderError::new(HeaderErrorKind::Empty, "the header is empty"));
     }
     if length > limit {
-        let too_large = || HeaderError::too_large(length, limit);
+        // Below the maximum, only the size of the file shows that the header is invalid.
+        let too_large = || match file_size {
+            Some(size)
+                if length <= MAX_HEADER_BYTES && length > size.saturating_sub(PREFIX_LENGTH) =>
+            {
+                HeaderError::exceeds_file(length, size)
+            }
+            _ => HeaderError::too_large(length, limit),
+        };
         // The magic bytes of another format are a length that no file has.
         let is_length = file_size.is_some_and(|size| length <= size.saturating_sub(PREFIX_LENGTH));
         let detected = if is_length { None } else { DetectedFormat::recognize_or_text(prefix) };
@@ -303,6 +312,17 @@ mod tests {
         for (start, file_size, error) in cases {
             assert_eq!(header_range(start, Some(file_size), LIMIT), Err(error));
         }
+    }
+
+    /// A file with a header over a lowered limit may be valid, unless the header does not fit into it.
+    #[test]
+    fn a_lowered_limit_does_not_make_a_file_invalid() {
+        let kind =
+            |length: u64, size| header_range(&length.to_le_bytes(), size, 100).unwrap_err().kind;
+        assert_eq!(kind(1_000, Some(2_000)), HeaderErrorKind::OverLimit);
+        assert_eq!(kind(1_000, None), HeaderErrorKind::OverLimit);
+        assert_eq!(kind(1_000, Some(900)), HeaderErrorKind::ExceedsFile);
+        assert_eq!(kind(LIMIT + 1, Some(u64::MAX)), HeaderErrorKind::TooLarge);
     }
 
     #[test]
