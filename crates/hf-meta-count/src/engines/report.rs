@@ -89,9 +89,10 @@ fn is_about_memory(reason: &EngineReason) -> bool {
     matches!(reason.code, Cache | Context | Weights)
 }
 
-/// Adds whether the engine of the options loads the model of a count, whose memory was computed for the same options. A count
-/// reads all headers, but does not compare them with the configuration.
+/// Adds whether the engine of the options loads the model of a count, whose memory was computed for the same options and
+/// becomes a part of the answer. A count reads all headers, but does not compare them with the configuration.
 pub fn add_count_answer(report: &mut CountReport, options: &MemoryOptions) {
+    let memory = report.memory.take().map(|memory| *memory);
     let files = report.files.as_deref();
     let model = EngineModel {
         config: files.and_then(|files| files.config.as_deref()),
@@ -100,7 +101,7 @@ pub fn add_count_answer(report: &mut CountReport, options: &MemoryOptions) {
         architecture: report.model.as_ref().and_then(|model| model.architecture.as_deref()),
         is_adapter: report.adapter.is_some(),
         problems: EngineReason::of_findings(&report.findings).into_iter().collect(),
-        memory: report.memory.as_deref().cloned(),
+        memory,
     };
     report.engine = Some(Box::new(model.answer(options)));
 }
