@@ -32,8 +32,12 @@ HEADER = """\
 # :backend      the class lets other engines set its attention, so that vLLM and SGLang load it with their Transformers backend
 # :until-1.2.0  the last version that registered it
 # :plugin       only with a plugin
+# :lora         the class loads adapters; without the mark, it loads none
+# :lora-linear  the class loads adapters, except for embeddings and the output layer
 """
 CORRECTIONS = pathlib.Path(__file__).with_name("engine_corrections.txt")
+# Bases from other packages.
+EXTERNAL = {"ABC", "Enum", "Generic", "NamedTuple", "Protocol", "object"}
 FORMATS = {"safetensors": "safetensors", "pt": "pytorch", "gguf": "gguf"}
 
 
@@ -95,11 +99,12 @@ class Classes:
     """The classes of a package, by name."""
 
     def __init__(self, wheel, folders):
-        self.classes = {}
+        self.classes, self.all = {}, collections.defaultdict(list)
         for name in (name for folder in folders for name in wheel.below(folder)):
             for node in wheel.tree(name).body:
                 if isinstance(node, ast.ClassDef):
                     self.classes.setdefault(node.name, node)
+                    self.all[node.name].append(node)
 
     def method(self, name, method):
         """Returns a method of a class or of its bases."""
@@ -109,6 +114,25 @@ class Classes:
         own = next((item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == method), None)
         bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
         return own or next((found for base in bases if (found := self.method(base, method))), None)
+
+    def bases(self, name):
+        """Returns the classes of a name, of which several files may have one, and their bases; `None` for what is not a class."""
+        found, names = [], [name]
+        while names:
+            name = names.pop()
+            nodes = self.all.get(name) or [None] * (name not in EXTERNAL)
+            found += nodes
+            bases = [base for node in nodes if node for base in node.bases if not isinstance(base, ast.Attribute)]
+            # The base may be a call, which creates a class.
+            names += [getattr(base, "id", "") for base in bases if getattr(base, "id", None) != name]
+        return found
+
+    def supports(self, name):
+        """Returns whether a class loads adapters; `None` if a base is unknown."""
+        bases = self.bases(name)
+        if any(node and (node.name == "SupportsLoRA" or assigns(node, "supports_lora")) for node in bases):
+            return True
+        return None if None in bases else False
 
     def capability(self, name):
         """Returns the minimum compute capability of a class: the number that the method returns, or the one of a class that it asks."""
@@ -172,9 +196,12 @@ def add_vllm(table, wheel):
     formats = texts(assigned(wheel.tree(f"{root}/model_loader/__init__.py"), "LoadFormats"))
     table.engine("vllm", wheel.version, wheel.date, registered_formats(formats))
     registry = wheel.tree(f"{root}/models/registry.py")
+    classes = Classes(wheel, [f"{root}/models/", "vllm/models/"])
     for names in (node.id for node in assigned(registry, "_VLLM_MODELS").values):
-        for name in keys(assigned(registry, names)):
-            table.add("architecture", name, "vllm")
+        registered = assigned(registry, names)
+        for key, value in zip(registered.keys, registered.values):
+            if key is not None and (name := constant(key)):
+                table.add("architecture", name, "vllm", adapters(classes, texts(value)[-1], names == "_TEXT_GENERATION_MODELS"))
     for name, version in pairs(assigned(registry, "_PREVIOUSLY_SUPPORTED_MODELS")).items():
         table.add("architecture", name, "vllm", f"until-{version}")
     for name in keys(assigned(registry, "_OOT_SUPPORTED_MODELS")):
@@ -184,6 +211,23 @@ def add_vllm(table, wheel):
     for name in keys(assigned(wheel.tree("vllm/transformers_utils/config.py"), "_CONFIG_REGISTRY")):
         table.add("model_type", name, "vllm")
     add_vllm_methods(table, wheel, f"{root}/layers/quantization/")
+
+
+def assigns(node, attribute):
+    """Returns whether the body of a class assigns an attribute, other than an empty dictionary."""
+    items = [item for item in node.body if isinstance(item, (ast.Assign, ast.AnnAssign)) and getattr(item.value, "keys", item.value)]
+    targets = [target for item in items for target in (item.targets if isinstance(item, ast.Assign) else [item.target])]
+    return any(getattr(target, "id", None) == attribute for target in targets)
+
+
+def adapters(classes, name, is_text):
+    """Returns the mark of the adapters that a class loads, or may load. Other models than those of text contain models with
+    embeddings."""
+    if classes.supports(name) is False:
+        return ""
+    bases = classes.bases(name)
+    has_embeddings = None in bases or any(assigns(node, "embedding_modules") for node in bases)
+    return "lora-linear" if is_text and not has_embeddings else "lora"
 
 
 def add_vllm_methods(table, wheel, folder):

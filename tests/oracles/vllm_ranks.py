@@ -22,7 +22,8 @@ import tempfile
 import warnings
 from unittest.mock import MagicMock
 
-os.environ.update(VLLM_TARGET_DEVICE="cpu", HF_HUB_OFFLINE="1", VLLM_LOGGING_LEVEL="CRITICAL", VLLM_NO_USAGE_STATS="1", VLLM_PLUGINS="")
+os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
+os.environ.update(HF_HUB_OFFLINE="1", VLLM_LOGGING_LEVEL="CRITICAL", VLLM_NO_USAGE_STATS="1", VLLM_PLUGINS="")
 warnings.filterwarnings("ignore")
 
 # Packages that layers do not use.
@@ -43,7 +44,9 @@ class Unused(MagicMock):
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.split(".")[0] in UNUSED else None
+        root = name.split(".")[0]
+        is_missing = root in UNUSED and importlib.machinery.PathFinder.find_spec(root) is None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if is_missing else None
 
     def create_module(self, spec):
         module = Unused(name=spec.name)

@@ -50,7 +50,8 @@ impl MetricValues {
     pub fn from_report(report: &CountReport) -> Self {
         let count = &report.parameter_count;
         let totals = count.totals();
-        let memory = report.memory.as_deref();
+        let in_answer = || report.engine.as_deref()?.memory.as_deref();
+        let memory = report.memory.as_deref().or_else(in_answer);
         Self {
             active: active(&report.breakdown),
             bytes: Some(totals.bytes),

@@ -128,7 +128,7 @@ pub(crate) fn write(page: &mut Page<'_>, report: &EngineReport) -> io::Result<()
         let cache = pair.cache_bytes.filter(|bytes| *bytes > 0).map(bytes);
         let cache = cache.map_or_else(String::new, |cache| format!(", cache {cache}"));
         let (kind, source) = (pair.kind.label(), escape(&pair.source));
-        format!("{kind} {source}: weights {weights}{cache}, included")
+        format!("of which {kind} {source}: weights {weights}{cache}")
     }))?;
     let age = age_in_days(report.date).filter(|days| *days > MAX_AGE_DAYS);
     page.lines(age.map(|days| {
@@ -139,11 +139,13 @@ pub(crate) fn write(page: &mut Page<'_>, report: &EngineReport) -> io::Result<()
 
 /// Describes the memory, in lines.
 fn sizes(memory: &Memory) -> Vec<String> {
-    let per_gpu = if memory.options.gpus() > 1 { " per GPU" } else { "" };
-    let weights = format!("weights {}{per_gpu}", weight_size(memory));
+    let [start, per_gpu] =
+        if memory.options.gpus() > 1 { ["per GPU: ", " per GPU"] } else { ["", ""] };
+    let weights = format!("{start}weights {}", weight_size(memory));
     let cache = stores_cache(memory).then(|| {
-        let size = known(memory.sequence_bytes());
-        format!("cache {size} at {} tokens in {}", thousands(memory.context), memory.cache_dtype)
+        let Some(size) = memory.sequence_bytes() else { return "cache unknown".to_owned() };
+        let (size, tokens) = (bytes(size), thousands(memory.context));
+        format!("cache {size} at {tokens} tokens in {}", memory.cache_dtype)
     });
     let needs = [Some(weights), cache].into_iter().flatten().collect::<Vec<_>>().join(", ");
     let Some(fit) = &memory.fit else { return vec![needs] };
@@ -155,7 +157,7 @@ fn sizes(memory: &Memory) -> Vec<String> {
         _ => "activations, the runtime of the accelerator, fragmentation",
     };
     let excluded = format!("not counted: {excluded}");
-    let usable = format!("usable: {usable}{per_gpu}");
+    let usable = format!("usable{per_gpu}: {usable}");
     [Some(needs), Some(usable), longest, Some(excluded)].into_iter().flatten().collect()
 }
 
@@ -167,10 +169,17 @@ fn age_in_days(date: &str) -> Option<u64> {
     today.checked_sub(days_since_1970(year, month, day)?)
 }
 
-/// Returns the days from 1970 to a date, to within a day: for an age in years, that is enough.
+/// Returns the days from 1970 to a date of the Gregorian calendar. The only crate for dates is a part of the feature
+/// `census`, which most builds lack.
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
-    let years = year.checked_sub(1_970)?;
-    Some(years * 365 + years.div_ceil(4) + month.saturating_sub(1) * 61 / 2 + day)
+    /// The days from 1 March of the year 0 to 1 January 1970.
+    const DAYS_TO_1970: u64 = 719_468;
+
+    // A year that begins in March ends with the leap day, and its months have 153 days in every five.
+    let months = (month + 9) % 12;
+    let year = year.checked_sub(u64::from(month < 3))?;
+    let days = year * 365 + year / 4 - year / 100 + year / 400;
+    (days + (months * 153 + 2) / 5 + day).checked_sub(DAYS_TO_1970 + 1)
 }
 
 #[cfg(test)]
@@ -179,9 +188,17 @@ mod tests {
 
     #[test]
     fn dates_are_days() {
-        // 20,758 days are exact.
-        let days = days_since_1970(2026, 11, 1).unwrap();
-        assert!(days.abs_diff(20_758) <= 3, "{days}");
+        let cases = [
+            (1970, 1, 1, Some(0)),
+            (1970, 3, 1, Some(59)),
+            (2000, 2, 29, Some(11_016)),
+            (2026, 11, 1, Some(20_758)),
+            (2100, 3, 1, Some(47_541)),
+            (1969, 12, 31, None),
+        ];
+        for (year, month, day, days) in cases {
+            assert_eq!(days_since_1970(year, month, day), days, "{year}-{month}-{day}");
+        }
         assert_eq!(age_in_days("soon"), None);
     }
 }

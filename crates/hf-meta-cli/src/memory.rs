@@ -75,7 +75,7 @@ pub(crate) struct ConditionArgs {
     #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = parse::<Engine>, action = ArgAction::Append)]
     engine: Vec<Engine>,
 
-    /// Maximum number of tokens of a step of vLLM [default: 8192, as `vllm serve` on an H100; 2048 on small GPUs]
+    /// Maximum number of tokens of a step of vLLM [default: as `vllm serve` on the GPU, or 8192]
     // A name of this length would move all descriptions of the short help to separate lines.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens, hide_short_help = true)]
     max_num_batched_tokens: Option<u64>,
@@ -174,7 +174,7 @@ impl ConditionArgs {
         // A stage has an equal part of the GPUs.
         let shared = self.gpu.map(|gpus| (gpus.count / stages).max(1));
         let vllm = VllmOptions {
-            max_batched_tokens: self.max_num_batched_tokens.unwrap_or(default.max_batched_tokens),
+            max_batched_tokens: self.max_num_batched_tokens,
             gpus: self.tp.or(shared).unwrap_or(default.gpus),
             stages,
             gpu_memory_utilization: self
@@ -322,9 +322,13 @@ fn summary(memory: &Memory) -> Vec<String> {
 /// Describes the conditions in vLLM, in lines.
 fn assumptions(memory: &Memory, plan: VllmPlan) -> [String; 2] {
     let options = memory.options.vllm;
-    let default = VllmOptions::default().max_batched_tokens;
-    let (tokens, in_flight) = (options.max_batched_tokens, options.tokens_in_flight());
-    let source = if tokens == default { ", `vllm serve` on an H100" } else { "" };
+    let default = VllmOptions::default().batched_tokens();
+    let (tokens, in_flight) = (options.batched_tokens(), options.tokens_in_flight());
+    let source = match memory.options.gpus {
+        Some(gpus) => format!(" on {gpus}"),
+        None if tokens == default => ", `vllm serve` on an H100".to_owned(),
+        None => String::new(),
+    };
     let gpus = match (memory.options.gpus(), memory.has_exact_weights()) {
         (1, _) => String::new(),
         (gpus, true) => format!(" on each of {gpus} GPUs"),
@@ -353,7 +357,7 @@ pub(crate) fn usable(memory: &Memory, fit: &Fit) -> String {
             format!("{} ({share} of {})", bytes(part), bytes(fit.budget))
         }
         (part, reserve) => {
-            format!("{} ({} without {})", bytes(part), bytes(fit.budget), bytes(reserve))
+            format!("{} ({} less {} reserved)", bytes(part), bytes(fit.budget), bytes(reserve))
         }
     }
 }

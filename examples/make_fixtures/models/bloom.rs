@@ -1,5 +1,7 @@
 //! BLOOM in its sizes.
 
+use serde_json::{Value, json};
+
 use super::module::{Dtype, Module};
 
 /// Chosen by search so that `h.10.input_layernorm.weight` of the largest model lies at its documented offset.
@@ -11,6 +13,18 @@ pub fn model(dtype: Dtype, hidden: u64, layers: u64) -> Module {
         .norm("word_embeddings_layernorm", hidden)
         .layers("h", 0..layers, &layer(dtype, hidden))
         .norm("ln_f", hidden)
+}
+
+/// The configuration of the largest model, with the keys that engines and the memory depend on.
+pub fn config() -> Value {
+    json!({
+        "architectures": ["BloomForCausalLM"],
+        "model_type": "bloom",
+        "n_embed": 14_336,
+        "n_layer": 70,
+        "num_attention_heads": 112,
+        "vocab_size": 250_880,
+    })
 }
 
 fn layer(dtype: Dtype, hidden: u64) -> Module {

@@ -31,7 +31,8 @@ pub fn documented() -> Vec<Model> {
         bloom("bigscience/bloom", Dtype::BF16, 14_336, 70)
             .sharded(Sharding::By(bloom::part))
             .named(|number, count| format!("_{number:05}-of-{count:05}"))
-            .salted(bloom::SALT),
+            .salted(bloom::SALT)
+            .document("config.json", bloom::config()),
         bloom("bigscience/bloom-3b", Dtype::F16, 2560, 30),
     ]
 }

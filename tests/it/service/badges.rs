@@ -72,7 +72,14 @@ async fn an_engine_answers_if_it_is_requested() {
     let engine = &answer["engine"];
     assert_eq!((&engine["name"], &engine["loads"]), (&json!("vllm"), &json!(true)), "{engine}");
     assert_eq!(engine["memory"]["cacheBytes"], 128 * 2 * 1_024);
-    assert_eq!(get(&router, &path("gpu=h100")).await.json()["engine"], Value::Null);
+    // As in the answers of `verify`, the memory is in one place.
+    assert_eq!(answer["memory"], Value::Null, "{answer}");
+    let badge = get(&router, "/badge/org/x.svg?show=memory&context=1k&engine=vllm").await;
+    assert!(badge.title().starts_with("memory: "), "{}", badge.title());
+    assert_ne!(badge.title(), "memory: unknown");
+    let without = get(&router, &path("gpu=h100")).await.json();
+    assert_eq!(without["engine"], Value::Null);
+    assert_eq!(without["memory"]["cacheBytes"], 128 * 2 * 1_024);
     let refused = get(&router, &path("engine=llama.cpp")).await.json();
     assert_eq!(refused["engine"]["reasons"][0]["code"], "format");
     let invalid = [

@@ -216,11 +216,11 @@ impl Check<'_> {
         if !self.keys.has_code
             && let Some(former) = former
         {
+            let (engine, class) = (self.engine.name, clip(first));
             let text = match former.strip_prefix("until-") {
-                Some(version) => format!("until version {version}"),
-                None => "in a plugin".to_owned(),
+                Some(version) => format!("{engine} had {class} until version {version}"),
+                None => format!("{engine} has {class} only in a plugin"),
             };
-            let text = format!("{} has {} only {text}", self.engine.name, clip(first));
             return Some(EngineReason::excluded(EngineReasonCode::Architecture, text));
         }
         let types = others("model_type", model_type, engine);
@@ -251,14 +251,14 @@ impl Check<'_> {
     fn missing(&self, name: &str, others: &[&str]) -> EngineReason {
         let (name, engine) = (clip(name), self.engine());
         if self.keys.has_code && self.options.engine != Engine::MlxLm {
-            let text = format!("{name} is code in the repository, which was not read");
+            let text = format!("`{name}` is code in the repository, which was not read");
             return EngineReason::unknown(EngineReasonCode::RemoteCode, text);
         }
         let code = EngineReasonCode::Architecture;
         if let Some(others) = listed(others) {
             return EngineReason::excluded(code, format!("{engine} has no {name}; {others}"));
         }
-        EngineReason::unknown(code, format!("no engine in the table has {name} ({engine})"))
+        EngineReason::unknown(code, format!("neither {engine} nor another engine has {name}"))
     }
 
     fn method(&self) -> Option<EngineReason> {

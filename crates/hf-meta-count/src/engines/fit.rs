@@ -14,8 +14,10 @@ pub(super) fn fit_reasons(memory: &Memory) -> Vec<EngineReason> {
 }
 
 fn fit_reason(memory: &Memory, fit: &Fit) -> Option<EngineReason> {
-    if let Some(error @ CacheError::ContextTooLong { .. }) = &fit.reason {
-        return Some(EngineReason::excluded(EngineReasonCode::Context, error.to_string()));
+    if let Some(CacheError::ContextTooLong { context, maximum }) = fit.reason {
+        let (context, maximum) = (thousands(context), thousands(maximum));
+        let text = format!("the model supports at most {maximum} tokens, not {context}");
+        return Some(EngineReason::excluded(EngineReasonCode::Context, text));
     }
     // vLLM divides a model evenly, so its sizes are those of one GPU.
     let several = memory.options.gpus.filter(|gpus| gpus.count > 1 && memory.options.gpus() == 1);
@@ -34,11 +36,11 @@ fn fit_reason(memory: &Memory, fit: &Fit) -> Option<EngineReason> {
         (_, Some(total)) if total > usable => {
             let most = match fit.longest_context.filter(|_| count == 1) {
                 Some(0) => "; not even one token fits".to_owned(),
-                Some(tokens) => format!("; at most {} tokens fit", thousands(tokens)),
+                Some(tokens) => format!("; {} tokens fit", thousands(tokens)),
                 None => String::new(),
             };
             let total = bytes(total);
-            let text = format!("{least}{total}{per_gpu} at {at} tokens, {has}{most}");
+            let text = format!("{least}{total}{per_gpu} with weights at {at} tokens, {has}{most}");
             Some(EngineReason::excluded(EngineReasonCode::Cache, text))
         }
         (_, Some(_)) if !memory.has_exact_weights() => {
@@ -53,7 +55,7 @@ fn fit_reason(memory: &Memory, fit: &Fit) -> Option<EngineReason> {
         }
         (_, None) => {
             let reason = memory.unknown.as_ref().map_or_else(String::new, ToString::to_string);
-            Some(EngineReason::unknown(EngineReasonCode::Cache, format!("unknown: {reason}")))
+            Some(EngineReason::unknown(EngineReasonCode::Cache, reason))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The files that are loaded together with a model: a draft model, an adapter, or a projector of images.
 
+use super::table::{Adapters, entry};
 use crate::base::model_config::ModelConfig;
 use crate::memory::{Engine, Memory, MemoryOptions};
 use crate::results::{EnginePair, EnginePairKind, EngineReason, EngineReasonCode, EngineReport};
@@ -45,6 +46,8 @@ pub enum Paired<'a> {
         config: Option<&'a [u8]>,
         /// The largest rank of its modules.
         rank: Option<u64>,
+        /// The names of its tensors.
+        tensors: Vec<String>,
         /// The bytes of its tensors.
         weight_bytes: Option<u64>,
     },
@@ -70,12 +73,16 @@ impl Paired<'_> {
         let engine = options.engine;
         let (kind, reasons, memory) = match self {
             Self::Draft { config: draft, problems, memory } => {
-                let reasons = draft_reasons(engine, config, draft, problems);
+                let is_head = is_head(source, draft);
+                let reasons = draft_reasons(engine, config, draft, problems, is_head);
                 (EnginePairKind::Draft, reasons, memory.map(|memory| *memory))
             }
-            Self::Adapter { config, rank, weight_bytes } => {
-                let memory = weights_only(weight_bytes, options);
-                (EnginePairKind::Adapter, adapter_reasons(engine, config, rank), memory)
+            Self::Adapter { config: adapter, rank, tensors, weight_bytes } => {
+                let mut reasons = adapter_reasons(engine, adapter, rank);
+                if engine == Engine::Vllm && reasons.iter().all(|found| found.loads.is_none()) {
+                    reasons.extend(module_reason(config, &tensors));
+                }
+                (EnginePairKind::Adapter, reasons, weights_only(weight_bytes, options))
             }
             Self::Projector { width, weight_bytes } => {
                 let spec = report.memory.as_deref().and_then(|memory| memory.spec.as_ref().ok());
@@ -116,12 +123,13 @@ fn no_rule(code: EngineReasonCode, engine: Engine, files: &str) -> Vec<EngineRea
 }
 
 /// Compares a draft with its model. Source: `verify_equal_vocab_size_if_draft_model` in `config/speculative.py` of vLLM
-/// 0.33.0. Heads that were trained for a model, such as EAGLE, may have another vocabulary.
+/// 0.33.0. Heads that were trained for a model, such as EAGLE, may have another vocabulary, and lack what they share with it.
 fn draft_reasons(
     engine: Engine,
     model: Option<&[u8]>,
     draft: Option<&[u8]>,
     problems: Vec<EngineReason>,
+    is_head: bool,
 ) -> Vec<EngineReason> {
     let code = EngineReasonCode::Draft;
     if engine != Engine::Vllm {
@@ -129,11 +137,14 @@ fn draft_reasons(
     }
     let mut reasons: Vec<_> =
         problems.into_iter().map(|found| EngineReason { code, ..found }).collect();
-    let (model, draft) = (Vocabulary::read(model), Vocabulary::read(draft));
-    if let (Some(model), Some(draft)) = (model, draft) {
-        if draft.tokens != model.tokens && !draft.is_head {
-            let [of_draft, of_model] =
-                [draft.tokens, model.tokens].map(crate::results::text::thousands);
+    if is_head {
+        for reason in &mut reasons {
+            reason.loads = None;
+        }
+    }
+    if let (Some(model), Some(draft)) = (vocabulary(model), vocabulary(draft)) {
+        if draft != model && !is_head {
+            let [of_draft, of_model] = [draft, model].map(crate::results::text::thousands);
             let text = format!(
                 "the draft has a vocabulary of {of_draft} tokens, and the model one of {of_model}"
             );
@@ -146,25 +157,27 @@ fn draft_reasons(
     reasons
 }
 
-/// The vocabulary of a model.
-struct Vocabulary {
-    tokens: u64,
-    /// True for a head that was trained for another model.
-    is_head: bool,
+/// Returns the number of tokens in the vocabulary of a model.
+fn vocabulary(json: Option<&[u8]>) -> Option<u64> {
+    let json = standard_json(json?);
+    parse::<ModelConfig<'_>>(&json).ok()?.text_model().number("vocab_size")
 }
 
-impl Vocabulary {
-    fn read(json: Option<&[u8]>) -> Option<Self> {
-        const HEADS: [&str; 5] = ["eagle", "medusa", "mlp_speculator", "mtp", "dflash"];
+/// Returns whether a draft is a head that was trained for another model, judging by its class, its type or its name:
+/// `__post_init__` in `config/speculative.py` of vLLM 0.33.0.
+fn is_head(source: &str, json: Option<&[u8]>) -> bool {
+    const HEADS: [&str; 6] = ["eagle", "medusa", "mlp_speculator", "mtp", "dflash", "dspark"];
+    const NAMES: [&str; 4] = ["eagle-", "eagle3", "dflash", "dspark"];
 
-        let json = standard_json(json?);
-        let config = parse::<ModelConfig<'_>>(&json).ok()?;
-        let classes = strings(config.outermost().raw("architectures"), 16).unwrap_or_default();
-        let kind = config.outermost().get::<String>("model_type");
-        let mut names = classes.into_iter().chain(kind).map(|name| name.to_ascii_lowercase());
-        let is_head = names.any(|name| HEADS.iter().any(|head| name.contains(head)));
-        Some(Self { tokens: config.text_model().number("vocab_size")?, is_head })
-    }
+    let json = json.map(standard_json).unwrap_or_default();
+    let config = parse::<JsonObject<'_>>(&json).ok();
+    let classes = config.as_ref().and_then(|config| strings(config.raw("architectures"), 16));
+    let kind = config.as_ref().and_then(|config| config.get::<String>("model_type"));
+    let has = |text: &str, parts: &[&str]| {
+        let text = text.to_ascii_lowercase();
+        parts.iter().any(|part| text.contains(part))
+    };
+    has(source, &NAMES) || classes.iter().flatten().chain(&kind).any(|name| has(name, &HEADS))
 }
 
 /// Checks an adapter. Source: `PEFTHelper` in `lora/peft_helper.py` of vLLM 0.33.0.
@@ -189,7 +202,15 @@ fn adapter_reasons(engine: Engine, config: Option<&[u8]>, rank: Option<u64>) -> 
             text
         }));
     }
-    if let Some(rank) = config.number("r").max(rank).filter(|rank| *rank > MAX_LORA_RANK) {
+    let missing =
+        ["lora_alpha", "target_modules"].into_iter().find(|key| config.raw(key).is_none());
+    reasons.extend(missing.map(|key| excluded(format!("adapter_config.json states no `{key}`"))));
+    let pattern = config.get::<JsonObject<'_>>("rank_pattern");
+    let pattern = pattern
+        .and_then(|pattern| pattern.entries().filter_map(|(_, rank)| read::<u64>(rank)).max());
+    if let Some(rank) = config.number("r").max(rank).max(pattern)
+        && rank > MAX_LORA_RANK
+    {
         let option = format!("{MAX_LORA_RANK}, the default of `--max-lora-rank`");
         reasons.push(excluded(format!("its rank {rank} exceeds {option}")));
     }
@@ -200,6 +221,44 @@ fn adapter_reasons(engine: Engine, config: Option<&[u8]>, rank: Option<u64>) -> 
     }));
     reasons.extend(rejected(&config).map(excluded));
     reasons
+}
+
+/// Compares the modules of an adapter with the class of its model. Sources: `get_supported_lora_modules` and
+/// `parse_fine_tuned_lora_name` in `lora/utils.py`, `create_lora_manager` in `lora/model_manager.py` of vLLM 0.33.0.
+fn module_reason(model: Option<&[u8]>, tensors: &[String]) -> Option<EngineReason> {
+    let excluded = |text: String| Some(EngineReason::excluded(EngineReasonCode::Adapter, text));
+    let json = standard_json(model?);
+    let config = parse::<ModelConfig<'_>>(&json).ok()?;
+    let classes = strings(config.outermost().raw("architectures"), 16).unwrap_or_default();
+    let class = classes.first()?;
+    let known = entry("architecture", class, "vllm").filter(|found| found.former.is_none())?;
+    if known.adapters == Adapters::None {
+        return excluded(format!("vllm loads no adapters for {}", clip(class)));
+    }
+    // Draft layers may be skipped, as some classes do.
+    let read = tensors.iter().filter(|name| !name.contains("base_layer") && !name.contains("mtp."));
+    for name in read {
+        let Some(module) = adapted_module(name) else {
+            return excluded(format!("vllm does not load its tensor `{}`", clip(name)));
+        };
+        if known.adapters == Adapters::Linear && matches!(module, "embed_tokens" | "lm_head") {
+            let class = clip(class);
+            return excluded(format!("vllm does not load the adapter of `{module}` for {class}"));
+        }
+    }
+    None
+}
+
+/// Returns the last part of the name of the module that a tensor adapts, or of a saved module.
+fn adapted_module(tensor: &str) -> Option<&str> {
+    let last = |module: &'_ str| module.len() - module.rsplit('.').next().map_or(0, str::len);
+    let suffixes = [".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B"];
+    let adapted = suffixes.into_iter().find_map(|suffix| tensor.strip_suffix(suffix));
+    let module = adapted.or_else(|| {
+        let module = tensor.strip_suffix(".weight").or_else(|| tensor.strip_suffix(".bias"))?;
+        matches!(&module[last(module)..], "score" | "classifier").then_some(module)
+    })?;
+    Some(&module[last(module)..])
 }
 
 /// Returns the features of an adapter that vLLM rejects: `_validate_features`.
@@ -220,10 +279,12 @@ fn rejected(config: &JsonObject<'_>) -> impl Iterator<Item = String> {
         !matches!(value, "null" | "false" | "[]" | "{}")
     };
     let keys = KEYS.iter().filter(|(key, _)| is_set(key)).map(|(_, name)| (*name).to_owned());
+    let bias = config.get::<String>("bias").filter(|bias| bias != "none");
+    let bias = bias.map(|_| "adapters with biases".to_owned());
     let start = config.raw("init_lora_weights").and_then(read::<String>);
     let start = start.filter(|start| !STARTS.contains(&&*start.to_ascii_lowercase()));
     let start = start.map(|start| format!("adapters that change the base model: {}", clip(&start)));
-    let found: Vec<_> = keys.chain(start).collect();
+    let found: Vec<_> = keys.chain(start).chain(bias).collect();
     found.into_iter().map(|name| format!("vllm does not load {name}"))
 }
 

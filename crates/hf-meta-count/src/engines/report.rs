@@ -5,7 +5,8 @@ use super::fit::fit_reasons;
 use super::pairs::Paired;
 use crate::memory::{CacheError, CacheSpec, Memory, MemoryComponent, MemoryOptions};
 use crate::results::{
-    CountReport, EnginePairKind, EngineReason, EngineReasonCode, VerifiedSet, VerifyReport,
+    CountReport, EnginePairKind, EngineReason, EngineReasonCode, EngineReport, VerifiedSet,
+    VerifyReport,
 };
 use crate::steps::cache_of_all;
 use hf_meta_format::formats::Formats;
@@ -50,8 +51,8 @@ pub fn add_pair(
             let own = pair.engine.as_deref();
             // The memory and the context are checked for both together.
             let is_own = |reason: &&EngineReason| {
-                use EngineReasonCode::{Cache, Context, Parallelism, Weights};
-                !matches!(reason.code, Cache | Context | Weights | Parallelism)
+                use EngineReasonCode::{Cache, Context, Weights};
+                !matches!(reason.code, Cache | Context | Weights)
             };
             let problems = own.iter().flat_map(|own| &own.reasons).filter(is_own).cloned();
             Paired::Draft {
@@ -63,24 +64,33 @@ pub fn add_pair(
         EnginePairKind::Adapter => Paired::Adapter {
             config: adapter.and_then(|adapter| Some(&*adapter.stored.as_ref()?.json)),
             rank: adapter.and_then(|adapter| adapter.ranks.keys().last().copied()),
+            tensors: adapter
+                .and_then(|adapter| adapter.stored.as_ref())
+                .map_or_else(Vec::new, |stored| {
+                    stored.tensors.iter().map(|(name, _)| name.clone()).collect()
+                }),
             weight_bytes,
         },
         EnginePairKind::Projector => Paired::Projector { width: file.width, weight_bytes },
     };
     paired.add_to(&mut answer, &pair.source, main.config.as_deref(), options);
-    // What does not fit together is decided again.
-    if let Some(memory) = answer.memory.clone() {
-        answer.reasons.retain(|reason| !is_about_memory(reason));
-        let is_excluded = answer.reasons.iter().any(|reason| reason.loads.is_some());
-        answer.loads = match (is_excluded, answer.reasons.is_empty()) {
-            (true, _) => Some(false),
-            (false, is_empty) => is_empty.then_some(true),
-        };
-        for reason in fit_reasons(&memory) {
-            answer.add(reason);
-        }
-    }
+    decide_fit(&mut answer);
     report.engine = Some(answer);
+}
+
+/// Decides again whether a model and what is loaded with it fit.
+fn decide_fit(answer: &mut EngineReport) {
+    let Some(memory) = answer.memory.clone() else { return };
+    answer.reasons.retain(|reason| !is_about_memory(reason));
+    let is_excluded = answer.reasons.iter().any(|reason| reason.loads.is_some());
+    answer.loads = match (is_excluded, answer.reasons.is_empty()) {
+        (true, _) => Some(false),
+        (false, is_empty) => is_empty.then_some(true),
+    };
+    // The draft has said before that its heads cannot be divided.
+    let has_draft = answer.reasons.iter().any(|found| found.code == EngineReasonCode::Draft);
+    let is_new = |found: &EngineReason| !(has_draft && found.code == EngineReasonCode::Parallelism);
+    fit_reasons(&memory).into_iter().filter(is_new).for_each(|reason| answer.add(reason));
 }
 
 /// Returns whether a reason follows from the sizes of weights and cache.
@@ -89,9 +99,10 @@ fn is_about_memory(reason: &EngineReason) -> bool {
     matches!(reason.code, Cache | Context | Weights)
 }
 
-/// Adds whether the engine of the options loads the model of a count, whose memory was computed for the same options. A count
-/// reads all headers, but does not compare them with the configuration.
+/// Adds whether the engine of the options loads the model of a count, whose memory was computed for the same options and
+/// becomes a part of the answer. A count reads all headers, but does not compare them with the configuration.
 pub fn add_count_answer(report: &mut CountReport, options: &MemoryOptions) {
+    let memory = report.memory.take().map(|memory| *memory);
     let files = report.files.as_deref();
     let model = EngineModel {
         config: files.and_then(|files| files.config.as_deref()),
@@ -100,7 +111,7 @@ pub fn add_count_answer(report: &mut CountReport, options: &MemoryOptions) {
         architecture: report.model.as_ref().and_then(|model| model.architecture.as_deref()),
         is_adapter: report.adapter.is_some(),
         problems: EngineReason::of_findings(&report.findings).into_iter().collect(),
-        memory: report.memory.as_deref().cloned(),
+        memory,
     };
     report.engine = Some(Box::new(model.answer(options)));
 }

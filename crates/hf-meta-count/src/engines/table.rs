@@ -13,8 +13,20 @@ pub(super) struct Entry {
     pub(super) runs_on_amd: bool,
     pub(super) is_deprecated: bool,
     pub(super) has_backend: bool,
+    /// The adapters that the class loads.
+    pub(super) adapters: Adapters,
     /// `plugin`, or the last version that registered the name, as in `until-1.2.0`.
     pub(super) former: Option<&'static str>,
+}
+
+/// The adapters that a class of vLLM loads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Adapters {
+    #[default]
+    None,
+    /// Not those of embeddings and of the output layer.
+    Linear,
+    All,
 }
 
 /// An engine of the table: its version, date and formats.
@@ -62,6 +74,8 @@ pub(super) fn entry(kind: &str, name: &str, engine: &str) -> Option<Entry> {
             "rocm" => entry.runs_on_amd = true,
             "deprecated" => entry.is_deprecated = true,
             "backend" => entry.has_backend = true,
+            "lora" => entry.adapters = Adapters::All,
+            "lora-linear" => entry.adapters = Adapters::Linear,
             mark => match mark.parse() {
                 Ok(capability) => entry.capability = Some(capability),
                 Err(_) => entry.former = Some(mark),

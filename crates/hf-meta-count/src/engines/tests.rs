@@ -1,6 +1,6 @@
-use super::EngineModel;
+use super::{EngineModel, Paired};
 use crate::memory::{CacheSpec, Memory, MemoryOptions};
-use crate::results::EngineReport;
+use crate::results::{EngineReason, EngineReasonCode, EngineReport};
 
 /// The names and values of options.
 type Given<'a> = &'a [(&'a str, &'a str)];
@@ -60,7 +60,7 @@ fn engines_differ_in_their_architectures() {
             "unheard",
             "vllm",
             Some(false),
-            "vllm has MPTForCausalLM only until version 0.28.0",
+            "vllm had MPTForCausalLM until version 0.28.0",
         ),
         (
             "DiffLlamaForCausalLM",
@@ -74,7 +74,7 @@ fn engines_differ_in_their_architectures() {
             "unheard",
             "vllm",
             None,
-            "no engine in the table has UnheardForCausalLM (vllm 0.33.0)",
+            "neither vllm 0.33.0 nor another engine has UnheardForCausalLM",
         ),
         // Measured: vLLM rejects a configuration whose type is unknown.
         ("LlamaForCausalLM", "unheard", "vllm", None, "vllm 0.33.0 has no model type unheard"),
@@ -84,7 +84,7 @@ fn engines_differ_in_their_architectures() {
             "unheard",
             "sglang",
             None,
-            "no engine in the table has BloomForCausalLM (sglang 0.5.23)",
+            "neither sglang 0.5.23 nor another engine has BloomForCausalLM",
         ),
         ("LlamaForCausalLM", "llama", "mlx-lm", Some(true), ""),
         ("T5Model", "t5", "mlx-lm", Some(false), "mlx-lm 0.32.2 has no t5; transformers has it"),
@@ -217,7 +217,7 @@ fn memory_and_heads_decide() {
             16_000_000_000,
             &[("gpu", "rtx4090")],
             Some(false),
-            "33.2 GB at 131,072 tokens, 23.2 GB usable; at most 54,784 tokens fit",
+            "33.2 GB with weights at 131,072 tokens, 23.2 GB usable; 54,784 tokens fit",
         ),
         (
             160_000_000_000,
@@ -235,7 +235,7 @@ fn memory_and_heads_decide() {
             16_000_000_000,
             &[("budget", "80GB"), ("tp", "2"), ("context", "1m")],
             Some(false),
-            "the model supports at most 131072 tokens, not 1048576",
+            "the model supports at most 131,072 tokens, not 1,048,576",
         ),
         (
             16_000_000_000,
@@ -303,5 +303,125 @@ fn any_configuration_has_an_answer() {
             let report = answer(config, u64::MAX, &[("engine", engine), ("gpu", "1024xh100")]);
             assert_ne!(report.loads, Some(true), "{config} {engine}");
         }
+    }
+}
+
+/// A draft is loaded with the options of its model, and a head that was trained for a model shares its embeddings.
+#[test]
+fn drafts_are_models_or_heads() {
+    let draft = |source: &str, keys: &str, problem: bool, given: Given<'_>| {
+        let given: Vec<_> =
+            [("engine", "vllm"), ("budget", "80GB")].iter().chain(given).copied().collect();
+        let options = options(&given);
+        let mut report = answer(LLAMA, 1, &given);
+        let config = LLAMA.replace('}', &format!(",{keys}}}"));
+        let own = answer(&config, 1, &given);
+        let files = EngineReason::excluded(EngineReasonCode::Files, "files are missing".to_owned());
+        let problems = own.reasons.into_iter().chain(problem.then_some(files)).collect();
+        Paired::Draft { config: Some(config.as_bytes()), problems, memory: own.memory }.add_to(
+            &mut report,
+            source,
+            Some(LLAMA.as_bytes()),
+            &options,
+        );
+        let total = report.memory.as_ref().unwrap().total_bytes;
+        (report.loads, report.reasons.first().map(|found| found.message.clone()), total.is_some())
+    };
+    let vocabulary = "the draft has a vocabulary of 9 tokens, and the model one of 128,256";
+    let missing = Some("files are missing".to_owned());
+    assert_eq!(draft("org/draft", r#""x":1"#, false, &[]), (Some(true), None, true));
+    let small = r#""vocab_size":9,"x":1"#;
+    assert_eq!(draft("org/draft", small, false, &[]).1, Some(vocabulary.to_owned()));
+    assert_eq!(draft("org/EAGLE-Llama", small, false, &[]), (Some(true), None, true));
+    assert_eq!(draft("org/draft", r#""x":1"#, true, &[]).1, missing);
+    assert_eq!(draft("org/draft", r#""x":1"#, true, &[]).0, Some(false));
+    assert_eq!(draft("org/EAGLE-Llama", r#""x":1"#, true, &[]), (None, missing, true));
+    // The heads of the draft are divided among the same GPUs.
+    let heads = r#""num_attention_heads":6"#;
+    let message = "its 6 attention heads cannot be divided among 4 GPUs".to_owned();
+    assert_eq!(draft("org/draft", heads, false, &[("tp", "4")]).1, Some(message));
+    // Windows and full layers are divided into groups together, and a draft is on one stage.
+    let windows = r#""model_type":"mistral","sliding_window":64"#;
+    assert!(!draft("org/draft", windows, false, &[]).2);
+    assert!(!draft("org/draft", r#""x":1"#, false, &[("pp", "2")]).2);
+}
+
+/// Only the sources of vLLM were compared.
+#[test]
+fn pairs_of_other_engines_are_unknown() {
+    for engine in ["sglang", "transformers", "mlx-lm"] {
+        let options = options(&[("engine", engine)]);
+        let (config, json) = (Some(LLAMA.as_bytes()), Some(&br#"{"peft_type":"LORA","r":8}"#[..]));
+        let tensors = Vec::new();
+        let adapter = Paired::Adapter { config: json, rank: None, tensors, weight_bytes: None };
+        let draft = Paired::Draft { config, problems: Vec::new(), memory: None };
+        for paired in [adapter, draft] {
+            let mut report = answer(LLAMA, 1, &[("engine", engine)]);
+            report.loads = Some(true);
+            paired.add_to(&mut report, "org/pair", config, &options);
+            assert_eq!(report.loads, None, "{engine} {:?}", report.reasons);
+            assert!(report.reasons.iter().any(|found| found.message.starts_with("no rule for")));
+        }
+    }
+}
+
+/// The adapters that `PEFTHelper` and the loader in vLLM reject.
+#[test]
+fn adapters_need_modules_and_features_of_the_engine() {
+    let layer = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+    let head = "base_model.model.lm_head.lora_A.weight";
+    let embedding = "base_model.model.model.embed_tokens.lora_embedding_A";
+    let llama = "LlamaForCausalLM";
+    let linear = r#""target_modules":["q_proj"],"lora_alpha":8"#;
+    let cases = [
+        (llama, linear, layer, ""),
+        (llama, linear, head, ""),
+        (llama, linear, embedding, ""),
+        (llama, linear, "base_model.model.score.weight", ""),
+        (llama, linear, "base_model.model.lm_head.base_layer.weight", ""),
+        (
+            llama,
+            linear,
+            "base_model.model.model.norm.weight",
+            "vllm does not load its tensor `base_model.model.model.norm.weight`",
+        ),
+        ("BloomForCausalLM", linear, layer, "vllm loads no adapters for BloomForCausalLM"),
+        ("Gemma2ForCausalLM", linear, layer, ""),
+        (
+            "Gemma2ForCausalLM",
+            linear,
+            head,
+            "vllm does not load the adapter of `lm_head` for Gemma2ForCausalLM",
+        ),
+        ("BrandNewForCausalLM", linear, head, ""),
+        (llama, r#""lora_alpha":8"#, layer, "adapter_config.json states no `target_modules`"),
+        (
+            llama,
+            r#""target_modules":[],"lora_alpha":8,"rank_pattern":{"q_proj":8,"k_proj":32}"#,
+            layer,
+            "its rank 32 exceeds 16, the default of `--max-lora-rank`",
+        ),
+        (
+            llama,
+            r#""target_modules":[],"lora_alpha":8,"bias":"lora_only""#,
+            layer,
+            "vllm does not load adapters with biases",
+        ),
+        (llama, r#""target_modules":[],"lora_alpha":8,"bias":"none""#, layer, ""),
+    ];
+    let options = options(&[("engine", "vllm")]);
+    for (class, keys, tensor, message) in cases {
+        let config = format!(r#"{{"architectures":["{class}"],"model_type":"llama"}}"#);
+        let adapter = format!(r#"{{"peft_type":"LORA","r":8,{keys}}}"#);
+        let mut report = answer(&config, 1, &[("engine", "vllm")]);
+        report.reasons.clear();
+        Paired::Adapter {
+            config: Some(adapter.as_bytes()),
+            rank: Some(8),
+            tensors: vec![tensor.to_owned()],
+            weight_bytes: None,
+        }
+        .add_to(&mut report, "org/lora", Some(config.as_bytes()), &options);
+        assert_eq!(first(&report).1, message, "{class} {keys} {tensor}");
     }
 }

@@ -106,6 +106,15 @@ impl fmt::Display for GpuSet {
 }
 
 impl Gpu {
+    /// Returns the default of `--max-num-batched-tokens` in `vllm serve`: `get_batch_defaults` in `engine/arg_utils.py` 0.33.0.
+    pub(super) fn batched_tokens(self) -> u64 {
+        match self.memory >> 30 {
+            160.. => 16_384,
+            70.. if !self.name.contains("A100") => 8_192,
+            _ => 2_048,
+        }
+    }
+
     fn find(name: &str) -> Result<Self, UnknownGpu> {
         let wanted = plain(name);
         if let Some(found) = Self::known(&wanted).filter(|gpu| gpu.memory > 0) {

@@ -177,7 +177,7 @@ impl MemoryOptions {
         }
     }
 
-    /// Takes the budget from the GPUs, and checks that the options agree.
+    /// Takes the budget and the defaults of vLLM from the GPUs, and checks that the options agree.
     ///
     /// # Errors
     ///
@@ -202,6 +202,9 @@ impl MemoryOptions {
             return Err(format!("the model cannot be divided among {} of {gpus}", self.gpus()));
         }
         self.budget = Some(gpus.gpu.memory);
+        if is_vllm {
+            self.vllm.max_batched_tokens.get_or_insert(gpus.gpu.batched_tokens());
+        }
         Ok(())
     }
 
@@ -244,7 +247,7 @@ impl MemoryOptions {
             }
             "cacheDtype" => self.cache_dtype = Some(parsed(text)?),
             "engine" => self.engine = parsed(text)?,
-            "maxNumBatchedTokens" => self.vllm.max_batched_tokens = tokens()?,
+            "maxNumBatchedTokens" => self.vllm.max_batched_tokens = Some(tokens()?),
             "tp" | "pp" => {
                 let gpus = text.parse().ok().filter(|gpus| (1..=MAX_GPUS).contains(gpus));
                 let gpus =

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{CacheDtype, CacheError, Engine, MemoryOptions, UnknownName, VllmLayers};
+use super::{CacheDtype, CacheError, Engine, GpuVendor, MemoryOptions, UnknownName, VllmLayers};
 use crate::architectures::architecture::{
     Definitions, FormulaError, FormulaResult, KeyedTexts, ModelNames, UsedKeys, nested_text,
 };
@@ -166,7 +166,7 @@ impl CacheSpec {
             let find = |kind| Definitions::find(kind, &architecture);
             let definitions = find("vllm").and_then(|found| Some(found.or(find("cache")?)));
             let is_fp8 = options.dtype(&spec) == CacheDtype::Fp8;
-            let layers = |found| vllm_layers(names(found), options.vllm.gpus, is_fp8);
+            let layers = |found| vllm_layers(names(found), options, is_fp8);
             spec.vllm = definitions.map(layers);
         }
         Ok(spec)
@@ -251,23 +251,36 @@ fn layer_caches(names: &ModelNames<'_>, layers: u64) -> FormulaResult<Vec<LayerC
 /// Returns the layers in vLLM, divided among GPUs. The number of layers was checked before.
 fn vllm_layers(
     mut names: ModelNames<'_>,
-    gpus: u64,
+    options: &MemoryOptions,
     is_fp8: bool,
 ) -> Result<VllmLayers, CacheError> {
-    names.given = vec![("gpus", gpus), ("fp8", u64::from(is_fp8))];
+    // The default of the other options is an H100, too.
+    const H100: u64 = 90;
+
+    let gpus = options.vllm.gpus;
+    let gpu = options.gpus.map(|gpus| gpus.gpu);
+    let capability = gpu.and_then(|gpu| gpu.capability).unwrap_or(H100);
+    names.given = vec![("gpus", gpus), ("fp8", u64::from(is_fp8)), ("sm", capability)];
     if gpus > 1 && defined(&names, "split") != Some(1) {
         return Err(CacheError::Indivisible { gpus });
     }
     let layers = defined(&names, "$layers").unwrap_or(0);
     let caches = layer_caches(&names, layers)?;
     let number = |name, default| defined(&names, name).unwrap_or(default);
-    Ok(VllmLayers {
+    let layers = VllmLayers {
         block_size: number("block", 16),
         unit: number("unit", 16),
         step: number("step", 1),
         checkpoints: number("checkpoint", 0),
+        is_hybrid: number("pure", 0) == 0,
         caches,
-    })
+    };
+    // ROCm has other kernels for states and latent attention, and these decide the tokens of a block.
+    let is_amd = gpu.is_some_and(|gpu| gpu.vendor == GpuVendor::Amd);
+    if is_amd && !layers.has_attention_only() {
+        return Err(CacheError::NoEngineRule { engine: Engine::Vllm.name() });
+    }
+    Ok(layers)
 }
 
 /// Returns the dtype in a configuration. Blocks are dtypes of a cache, but not of a model.

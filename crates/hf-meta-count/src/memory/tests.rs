@@ -394,7 +394,8 @@ fn engines_and_dtypes_change_the_size() {
         (&gguf_gemma, vllm, None, None),
         // The inputs of a convolution are not stored in the dtype of the cache.
         (&state, stored, fp8, Some(2_560 * 3 * 2)),
-        (&state, vllm, None, Some(2_560 * 2 * 2)),
+        // A state has a second block for the prefixes.
+        (&state, vllm, None, Some(2 * 2_560 * 2 * 2)),
     ];
     for (at_case, (spec, engine, cache_dtype, expected)) in cases.into_iter().enumerate() {
         let options = MemoryOptions { cache_dtype, engine, ..at(10_000) };
@@ -526,33 +527,38 @@ fn the_longest_context_fits_and_the_next_one_does_not() {
     assert_eq!(memory.longest_context(token - 1), Some(0));
 }
 
-/// Returns the options of a plan of vLLM, by their names in the fixture; `None` for a GPU whose rules differ.
-fn vllm_options(name: &str, kind: &str) -> Option<MemoryOptions> {
-    let (mut vllm, mut cache_dtype) = (VllmOptions::default(), None);
-    match name {
-        "base" => {}
-        "fp8" => cache_dtype = Some(CacheDtype::Fp8),
-        "nohma" => vllm.hybrid_manager = false,
-        "nopc" => vllm.prefix_caching = false,
-        "mbt2048" | "l4" => vllm.max_batched_tokens = 2_048,
-        "nosync" => vllm.async_scheduling = false,
-        "bs64" => vllm.block_size = Some(64),
-        // The cache of GLM-5 is `fp8` there.
-        "b200" if kind == "mla+indexer" => return None,
-        "b200" => {
-            vllm.max_batched_tokens = 16_384;
-            vllm.block_size = (kind == "mla").then_some(32);
+/// Returns the options of a plan of vLLM, by their names in the fixture, joined by `+`, and the GPU.
+fn vllm_options(names: &str, gpu: Option<&str>) -> MemoryOptions {
+    let mut options = MemoryOptions { engine: Engine::Vllm, ..MemoryOptions::default() };
+    let vllm = &mut options.vllm;
+    let mut gpu = gpu;
+    for name in names.split('+') {
+        match name {
+            "base" => {}
+            "fp8" => options.cache_dtype = Some(CacheDtype::Fp8),
+            "nohma" => vllm.hybrid_manager = false,
+            "nopc" => vllm.prefix_caching = false,
+            "mbt2048" => vllm.max_batched_tokens = Some(2_048),
+            "nosync" => vllm.async_scheduling = false,
+            "bs64" => vllm.block_size = Some(64),
+            "l4" | "b200" => gpu = Some(name),
+            name => {
+                let (kind, count) = name.split_at(2);
+                let count = count.parse().unwrap();
+                if kind == "tp" { vllm.gpus = count } else { vllm.stages = count }
+            }
         }
-        _ => vllm.gpus = name.strip_prefix("tp")?.parse().ok()?,
     }
-    let engine = Engine::Vllm;
-    Some(MemoryOptions { cache_dtype, engine, vllm, ..MemoryOptions::default() })
+    if let Some(gpu) = gpu {
+        options.gpus = Some(format!("1024x{gpu}").parse().unwrap());
+        options.finish().unwrap();
+    }
+    options
 }
 
-/// Compares with the plans of vLLM. A size is equal to the byte, or unknown.
-#[test]
-fn blocks_are_those_of_vllm() {
-    let table = include_str!("../../../../fixtures/memory/vllm.tsv");
+/// Compares with the plans of vLLM in a table. A size is equal to the byte, or unknown. Returns the number of plans that are
+/// equal, and of unknown ones by the kind of layers.
+fn compare_plans<'t>(table: &'t str, gpu: Option<&str>) -> (u64, BTreeMap<&'t str, u64>) {
     let (mut wrong, mut exact, mut unknown) = (Vec::new(), 0, BTreeMap::new());
     for line in table.lines().filter(|line| !line.starts_with('#')) {
         let [config, kind, plans] = line.split('\t').collect::<Vec<_>>()[..] else {
@@ -564,7 +570,7 @@ fn blocks_are_those_of_vllm() {
             else {
                 panic!("{plan}")
             };
-            let Some(options) = vllm_options(name, kind) else { continue };
+            let options = vllm_options(name, gpu);
             let options = MemoryOptions { context: tokens.parse().ok(), ..options };
             let spec = CacheSpec::for_options(config.as_bytes(), &options);
             let memory = Memory::new(0, spec, options);
@@ -588,7 +594,40 @@ fn blocks_are_those_of_vllm() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
-    assert_eq!((exact, unknown), (330, BTreeMap::from([("other", 20)])));
+    (exact, unknown)
+}
+
+#[test]
+fn blocks_are_those_of_vllm() {
+    let table = include_str!("../../../../fixtures/memory/vllm.tsv");
+    assert_eq!(
+        compare_plans(table, None),
+        (331, BTreeMap::from([("mla+indexer", 1), ("other", 20)]))
+    );
+}
+
+/// Small configurations that differ in every key that a cache depends on; see `tests/oracles/vllm_cache.py`.
+#[test]
+fn blocks_of_drawn_configurations_are_those_of_vllm() {
+    let tables = [
+        ("h100", include_str!("../../../../fixtures/memory/vllm-h100.tsv")),
+        ("a100", include_str!("../../../../fixtures/memory/vllm-a100.tsv")),
+        ("b200", include_str!("../../../../fixtures/memory/vllm-b200.tsv")),
+        ("l4", include_str!("../../../../fixtures/memory/vllm-l4.tsv")),
+        ("t4", include_str!("../../../../fixtures/memory/vllm-t4.tsv")),
+    ];
+    let found = tables.map(|(gpu, table)| {
+        let (exact, unknown) = compare_plans(table, Some(gpu));
+        (gpu, exact, unknown.values().sum::<u64>())
+    });
+    let expected = [
+        ("h100", 1_413, 96),
+        ("a100", 230, 29),
+        ("b200", 250, 44),
+        ("l4", 247, 29),
+        ("t4", 193, 57),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -716,7 +755,7 @@ fn hostile_numbers_have_no_blocks() {
             for vllm in [
                 VllmOptions::default(),
                 VllmOptions { gpus: parsed, ..VllmOptions::default() },
-                VllmOptions { max_batched_tokens: parsed, ..VllmOptions::default() },
+                VllmOptions { max_batched_tokens: Some(parsed), ..VllmOptions::default() },
                 VllmOptions { block_size: Some(parsed), ..VllmOptions::default() },
             ] {
                 for (context, batch) in [(1, 1), (parsed, 1), (1, parsed), (parsed, parsed)] {

@@ -243,6 +243,7 @@ impl Memory {
 
     /// Adds the memory of a model that is loaded together with this one, for the same conditions.
     pub fn add(&mut self, other: Self) {
+        let is_sum = self.shares_blocks(&other);
         self.weight_bytes = self.weight_bytes.saturating_add(other.weight_bytes);
         self.max_weight_bytes = self.max_weight_bytes.saturating_add(other.max_weight_bytes);
         let sum = |one: Option<CacheSize>, other: Option<CacheSize>| {
@@ -255,8 +256,29 @@ impl Memory {
         let total = self.total_bytes.zip(other.total_bytes);
         self.total_bytes = total.and_then(|(one, other)| one.checked_add(other));
         self.unknown = self.unknown.take().or_else(|| other.unknown.clone());
+        if !is_sum {
+            let error = CacheError::NoEngineRule { engine: self.options.engine.name() };
+            self.unknown.get_or_insert(error);
+            self.total_bytes = None;
+        }
         self.others.push(other);
         self.fit = self.options.budget.map(|budget| Fit::new(self, budget));
+    }
+
+    /// Returns whether the cache of both models is the sum of each. vLLM divides the layers of both models into groups
+    /// together, and puts a draft onto one stage: `get_kv_cache_groups` and `create_draft_parallel_config` of 0.33.0.
+    fn shares_blocks(&self, other: &Self) -> bool {
+        let layers = |memory: &Self| {
+            let layers = memory.spec.as_ref().ok()?.vllm.as_ref()?.as_ref().ok()?;
+            Some((layers.has_one_group(), memory.plan?.block_size))
+        };
+        match (layers(self), layers(other)) {
+            (Some((true, block)), Some((true, other))) => {
+                block == other && self.options.stages() == 1
+            }
+            (Some(_), Some(_)) => false,
+            _ => true,
+        }
     }
 
     /// Returns the bytes of cache and states.

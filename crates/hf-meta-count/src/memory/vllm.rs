@@ -94,7 +94,7 @@ pub struct VllmOptions {
     /// The number of stages among which the layers are divided: `--pipeline-parallel-size`.
     pub stages: u64,
     /// The maximum number of tokens of a step: `--max-num-batched-tokens`. The default depends on the GPU.
-    pub max_batched_tokens: u64,
+    pub max_batched_tokens: Option<u64>,
     /// `true` if a step is prepared while another one runs, so that the tokens of two steps are in flight.
     pub async_scheduling: bool,
     /// The number of tokens of a block: `--block-size`. By default, it depends on the model.
@@ -112,7 +112,7 @@ impl Default for VllmOptions {
         Self {
             gpus: 1,
             stages: 1,
-            max_batched_tokens: 8_192,
+            max_batched_tokens: None,
             async_scheduling: true,
             block_size: None,
             prefix_caching: true,
@@ -123,9 +123,14 @@ impl Default for VllmOptions {
 }
 
 impl VllmOptions {
+    /// Returns the maximum number of tokens of a step, by default the one on an H100.
+    pub fn batched_tokens(&self) -> u64 {
+        self.max_batched_tokens.unwrap_or(8_192)
+    }
+
     /// Returns the maximum number of tokens in flight: those of a step in each stage, and of the step that is prepared.
     pub fn tokens_in_flight(&self) -> u64 {
-        self.max_batched_tokens.saturating_mul(self.stages + u64::from(self.async_scheduling))
+        self.batched_tokens().saturating_mul(self.stages + u64::from(self.async_scheduling))
     }
 }
 
@@ -142,6 +147,8 @@ pub struct VllmLayers {
     pub(super) step: u64,
     /// The additional blocks of a state if prefixes are cached.
     pub(super) checkpoints: u64,
+    /// True unless the class has states only. A hybrid model may have no attention layer, too.
+    pub(super) is_hybrid: bool,
 }
 
 /// The blocks for one request.
@@ -194,6 +201,21 @@ struct Request<'a> {
 const MAX_NUMBER: u64 = 1 << 40;
 
 impl VllmLayers {
+    /// The tokens of a block in the attention of most models.
+    const BLOCK: u64 = 16;
+
+    /// Returns whether all layers have keys and values of heads, in blocks of the usual size.
+    pub(super) fn has_attention_only(&self) -> bool {
+        let is_state = |cache: &LayerCache| cache.kind == CacheKind::State;
+        let has_usual_blocks = self.block_size == Self::BLOCK && self.unit == Self::BLOCK;
+        has_usual_blocks && !self.caches.iter().any(is_state)
+    }
+
+    /// Returns whether all layers store every token, so that they are one group.
+    pub(super) fn has_one_group(&self) -> bool {
+        self.caches.iter().all(|cache| matches!(cache.kind, CacheKind::Full | CacheKind::Index))
+    }
+
     /// Computes the blocks of one request; `None` if a number is out of range.
     pub(super) fn plan(
         &self,
@@ -207,6 +229,10 @@ impl VllmLayers {
         let pages = self.pages(dtype, options).filter(|pages| are_valid && !pages.is_empty())?;
         let request = Request::new(self, options, context, &pages);
         let groups: BTreeSet<_> = pages.keys().map(Page::group).ordered();
+        if groups.len() > 1 && !options.hybrid_manager {
+            // An error of vLLM: `_promote_local_kv_cache_specs` in `v1/core/kv_cache_planning.py`.
+            return None;
+        }
         let (bytes, blocks) =
             if groups.len() == 1 { request.one_group(&pages) } else { request.groups(&pages) };
         let number = |number: u128| u64::try_from(number).ok();
@@ -254,7 +280,7 @@ impl<'a> Request<'a> {
         let mut block = u128::from(options.block_size.unwrap_or(layers.block_size));
         let token = pages.keys().find(|page| !page.is_state()).map(|page| page.size);
         let state = pages.keys().filter(|page| page.is_state()).map(|page| page.size).max();
-        let is_aligned = options.prefix_caching && token.is_some();
+        let is_aligned = options.prefix_caching && layers.is_hybrid;
         let mut state_page = None;
         if let (Some(token), Some(state)) = (token, state) {
             let unit = block.max(u128::from(layers.unit));
@@ -281,7 +307,7 @@ impl<'a> Request<'a> {
             // A window may begin in the middle of a block.
             CacheKind::Window => blocks(window - 1 + in_flight) + 1,
             CacheKind::Chunk => blocks(window + in_flight),
-            CacheKind::Cross => u128::from(self.options.max_batched_tokens).div_ceil(block),
+            CacheKind::Cross => u128::from(self.options.batched_tokens()).div_ceil(block),
             CacheKind::State if self.is_aligned => 2 + u128::from(self.layers.checkpoints),
             CacheKind::State => 1,
             _ => blocks(self.context),

@@ -79,7 +79,7 @@ serialize_as_objects! {
         "version": VLLM_VERSION,
         "gpus": plan.options.gpus,
         "gpuMemoryUtilization": plan.options.gpu_memory_utilization,
-        "maxBatchedTokens": plan.options.max_batched_tokens,
+        "maxBatchedTokens": plan.options.batched_tokens(),
         "tokensInFlight": plan.options.tokens_in_flight(),
         "blockSize": plan.block_size,
         "bytesPerBlock": plan.bytes_per_block,

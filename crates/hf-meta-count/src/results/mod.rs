@@ -218,7 +218,7 @@ pub struct CountReport {
     pub adapter: Option<Box<Adapter>>,
     /// The answer of an engine; `None` unless [`add_count_answer`](crate::engines::add_count_answer) was called.
     pub engine: Option<Box<EngineReport>>,
-    /// The memory that the model needs, if it was requested with `Count::memory`.
+    /// The memory that the model needs, if it was requested with `Count::memory`, and is not a part of `engine`.
     pub memory: Option<Box<Memory>>,
     /// The requests, bytes and time that the call took.
     pub fetch: FetchStats,
