@@ -8,7 +8,7 @@ use crate::count::config::ADAPTER_CONFIG;
 use crate::count::{UnresolvedModules, UnresolvedReason};
 use crate::memory::CacheError;
 use crate::results::mismatch::Mismatch;
-use crate::results::severity::{Rule, Severity};
+use crate::results::severity::{FindingKind, Severity};
 use crate::results::text::{counted, thousands};
 use hf_meta_format::formats::pytorch::is_data_import;
 use hf_meta_format::formats::safetensors::{HeaderError, IndexError};
@@ -66,9 +66,9 @@ macro_rules! findings {
         }
 
         impl Finding {
-            fn rule(&self) -> Rule {
+            fn rule(&self) -> FindingKind {
                 match self {
-                    $(Self::$kind { .. } => Rule {
+                    $(Self::$kind { .. } => FindingKind {
                         severity: Severity::$severity,
                         documentation: concat!($($documentation),*),
                         help: <[&str]>::first(&[$($help)?]).copied(),
@@ -467,7 +467,7 @@ impl Serialize for Finding {
             fields: &'a Finding,
         }
 
-        let Rule { severity, help, .. } = self.rule();
+        let FindingKind { severity, help, .. } = self.rule();
         FindingDocument { severity, message: self.to_string(), help, fields: self }
             .serialize(serializer)
     }

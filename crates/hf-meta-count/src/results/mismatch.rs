@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::results::severity::{Rule, Severity};
+use crate::results::severity::{FindingKind, Severity};
 use crate::results::text::thousands;
 
 /// Declares the rules that tensors and the files that describe them can violate: the severity, the sentence, and after
@@ -29,9 +29,9 @@ macro_rules! mismatches {
         }
 
         impl MismatchKind {
-            pub(crate) fn rule(self) -> Rule {
+            pub(crate) fn rule(self) -> FindingKind {
                 match self {
-                    $(Self::$kind => Rule {
+                    $(Self::$kind => FindingKind {
                         severity: Severity::$severity,
                         documentation: concat!($($documentation),*),
                         help: <[&str]>::first(&[$($help)?]).copied(),

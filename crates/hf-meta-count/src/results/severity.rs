@@ -1,4 +1,4 @@
-//! The severity of findings, and what all findings of one kind share.
+//! The severity of findings, and their kinds.
 
 use serde::Serialize;
 
@@ -16,11 +16,11 @@ pub enum Severity {
     Error,
 }
 
-/// What all findings of one kind share.
-pub(crate) struct Rule {
+/// The properties of all findings of one kind.
+pub(crate) struct FindingKind {
     pub(crate) severity: Severity,
     /// The documentation of the kind in Markdown.
     pub(crate) documentation: &'static str,
-    /// What the author of the files can do.
+    /// Advice for the author of the files.
     pub(crate) help: Option<&'static str>,
 }
