@@ -40,9 +40,9 @@ pub(crate) fn check_embeddings(config_json: &[u8], headers: &Headers, findings: 
     }
     // Another tensor with the same shape could be an output embedding with another name.
     let mut others = all_tensors(headers).filter(|(name, _)| *name != input);
-    if is_tied {
+    if is_tied && !is_base_model(&config) {
         findings.push(Finding::TiedEmbedding { stored });
-    } else if is_language_model(&config) && !others.any(|(_, other)| other.shape == shape) {
+    } else if !is_tied && is_language_model(&config) && !others.any(|(_, other)| other.shape == shape) {
         findings.push(Finding::MissingOutputEmbedding { stored });
     }
 }
@@ -51,6 +51,16 @@ fn is_language_model(config: &ModelConfig<'_>) -> bool {
     let is_causal = |name: &String| name.ends_with("ForCausalLM") || name.ends_with("LMHeadModel");
     let architectures = config.outermost().get::<Vec<String>>("architectures");
     architectures.iter().flatten().any(is_causal)
+}
+
+/// Returns whether all classes are models without a head, such as `BertModel`, which have no output embedding. Their
+/// configuration states whether it would be tied, as the one of every class in transformers.
+fn is_base_model(config: &ModelConfig<'_>) -> bool {
+    let is_base = |name: &String| {
+        name.ends_with("Model") && !["LMHeadModel", "HeadsModel"].iter().any(|end| name.ends_with(end))
+    };
+    let classes = config.outermost().get::<Vec<String>>("architectures").unwrap_or_default();
+    !classes.is_empty() && classes.iter().all(is_base)
 }
 
 /// Returns a function that returns whether a name belongs to an embedding, quantized or not.
@@ -92,6 +102,10 @@ mod tests {
         let (tensor, stored) = (OUT.to_owned(), IN.to_owned());
         let tied = [Finding::TiedEmbedding { stored: stored.clone() }];
         assert_eq!(findings(TIED, &[IN, "lm_head.dense.weight"], &[]), tied);
+        // A base model has no output embedding.
+        let class = |name: &str| TIED.replace("LlamaForCausalLM", name);
+        assert_eq!(findings(&class("BertModel"), &[IN], &[]), []);
+        assert_eq!(findings(&class("GPT2LMHeadModel"), &[IN], &[]), tied);
         let nested = r#"{"text_config":{"tie_word_embeddings":true}}"#;
         assert_eq!(findings(nested, &[IN], &[]), tied);
         for tensor in [OUT, "lm_head.qweight", "lm_head.trellis", "lm_head.W_q"] {
