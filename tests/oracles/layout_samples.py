@@ -40,6 +40,8 @@ LATENT = {"q_lora_rank": 48, "kv_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope
 A = numbers(192, 6, 2, 320, 5, 3, 151, dict(moe_intermediate_size=56, first_k_dense_replace=1, shared_expert_intermediate_size=72))
 B = numbers(256, 4, 2, 448, 6, 4, 173, dict(moe_intermediate_size=88, first_k_dense_replace=2, shared_expert_intermediate_size=104, n_shared_experts=2, num_shared_experts=2, type_vocab_size=3,
             q_lora_rank=56, kv_lora_rank=36, qk_rope_head_dim=12, qk_nope_head_dim=20, v_head_dim=28))
+# What classes need that have no experts.
+OTHERS = {"reformer": {"is_decoder": True, "axial_pos_embds_dim": [64, 128]}}
 KEPT = ("return_dict", "use_cache", "torchscript", "output_", "use_bfloat16", "tie_encoder_decoder", "chunk", "gradient", "norm_topk", "problem_type", "dtype", "_")
 LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "depth", "encoder_layers", "decoder_layers", "num_decoder_layers")
 
@@ -178,7 +180,7 @@ def run(job):
             return None
         samples.append({"tag": tag, **found})
         return found
-    extra = ARCHITECTURES.get(name)
+    extra = {**ARCHITECTURES, **OTHERS}.get(name)
     first = attempt("default", {}) or (extra and attempt("default", extra))
     base = None
     for settings in small_attempts(defaults):

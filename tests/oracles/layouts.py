@@ -90,7 +90,7 @@ class Values:
         try:
             get = lambda name: self.need(index, layer, name)
             return int(eval(code(formula), {"get": get, "count": len}))
-        except (KeyError, ZeroDivisionError):
+        except (KeyError, IndexError, TypeError, ZeroDivisionError):
             return None
 
     def need(self, index, layer, name):
@@ -99,6 +99,8 @@ class Values:
             if isinstance(value, list):
                 return len(value)
             raise KeyError(name)
+        if found := re.match(r"at(\d+)\.", name):
+            return self.flats[index][name[found.end() :]][int(found[1])]
         value = self.at(index, layer, name)
         if value is None:
             raise KeyError(name)
@@ -214,6 +216,7 @@ class Values:
 @functools.cache
 def code(formula):
     text = re.sub(r"len\(([\w.]+)\)", r"len.\1", formula)
+    text = re.sub(r"([\w.]+)@(\d+)", r"at\2.\1", text)
     text = re.sub(r"(?<![\w.$])[A-Za-z$][\w$]*(\.[A-Za-z_]\w*)*", lambda name: f"get({name[0]!r})", text)
     return compile(text.replace("/", "//"), formula, "eval")
 
@@ -339,7 +342,8 @@ class Layout:
                     pass
                 # Every list around the module is a part of the element around it.
                 depth = pattern.count("#")
-                presence[pattern].add((index, places if not pattern.endswith("#") else places))
+                # A list of modules without parts is one entry of the element around it.
+                presence[pattern].add((index, places[:-1] if pattern.endswith("#") else places))
                 ends = [found.end() for found in re.finditer("#", pattern)]
                 for level, end in enumerate(ends):
                     path = pattern[:end]
@@ -367,6 +371,7 @@ class Layout:
                     dims.append(shown(self.values.find(instances)) or "_")
             plain, with_bias = biased[pattern]
             entries[pattern] = {"kind": "module", "dims": dims, "bias": with_bias > 0 and plain == 0}
+        self.add_stages(entries, list_numbers)
         # Presence: of the elements around an entry, in which of them is it?
         by_parent = collections.defaultdict(list)
         for (path, index, places) in elements:
@@ -379,7 +384,8 @@ class Layout:
             else:
                 outer = parent_of(pattern) if not pattern.endswith("#") else parent_of(pattern[:-1].rstrip("."))
             entry["parent"] = outer
-            where = frozenset((index, places) for index, places in presence[pattern]) if entry["kind"] == "list" else frozenset((index, places) for index, places in presence[pattern])
+            # The lists around a module are parts of the elements around them.
+            where = frozenset(presence[pattern])
             everywhere = len(where) == len(by_parent[outer])
             entry["required"] = everywhere and pattern not in spare and not pattern.lstrip("^") in spare
             entry["spare"] = pattern in spare
@@ -426,6 +432,32 @@ class Layout:
         self.shape_instances = {pattern: [(index, places[0] if places else None, shape) for index, places, shape in found] for pattern, found in shapes.items()}
         self.rename()
         return self
+
+    def add_stages(self, entries, list_numbers):
+        """Adds the lengths that no sample changes alone, because other keys must fit: the number of stages, and the layers of a
+        numbered stage. A list in the configuration has an entry for each stage."""
+        flats = self.values.flats
+        lengths = {path: [(index, len(numbers)) for (index, _), numbers in found.items()] for path, found in list_numbers.items()}
+        unknown = [path for path, entry in entries.items() if entry["kind"] == "list" and entry["dims"] == ["_"]]
+        lists = [key for key in self.values.keys if any(isinstance(found.get(key), list) and found[key] and all(map(is_number, found[key])) for found in flats)]
+        stages = collections.defaultdict(dict)
+        for path in unknown:
+            inner = {entries[other]["dims"][0] for other in entries if other.startswith(path + ".") and other.endswith("#") and other.count("#") == path.count("#") + 1 and entries[other]["kind"] == "list"}
+            for key in sorted(inner & set(lists)):
+                if all(len(flats[index].get(key) or ()) == length for index, length in lengths[path]):
+                    entries[path]["dims"] = [f"len({key})"]
+            if len(number := re.findall(r"(?<=\.)\d+(?=\.)", path)) == 1:
+                stages[re.sub(r"(?<=\.)\d+(?=\.)", "*", path)][int(number[0])] = path
+        for paths in stages.values():
+            # The first entry of a list is changed alone.
+            if len(paths) < 2 or all(len({length for _, length in lengths[path]}) == 1 for path in paths.values()):
+                continue
+            for key, place in itertools.product(lists, (lambda number: number, lambda number: number - 1, lambda number: number // 2)):
+                formulas = {path: f"{key}@{place(number)}" for number, path in paths.items()}
+                if min(map(place, paths)) >= 0 and all(self.values.evaluate(formulas[path], index) == length for path in formulas for index, length in lengths[path]):
+                    for path, formula in formulas.items():
+                        entries[path]["dims"] = [formula]
+                    break
 
     def rename(self):
         """Gives the groups of each parent letters in the order of their first entries."""

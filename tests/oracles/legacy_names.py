@@ -50,6 +50,9 @@ CASES = [
     *((name, T5, names) for name, names in [("T5ForConditionalGeneration", SHARED), ("T5ForConditionalGeneration", DECODER), ("T5EncoderModel", SHARED), ("MT5ForConditionalGeneration", SHARED)]),
     *((name, BART, names) for name in ("BartForConditionalGeneration", "MBartForConditionalGeneration", "PegasusForConditionalGeneration", "MarianMTModel", "M2M100ForConditionalGeneration") for names in (SHARED, DECODER)),
     *((name, MOE, IN_MEMORY) for name in ("Qwen3MoeForCausalLM", "MixtralForCausalLM", "OlmoeForCausalLM")),
+    # Their loader splits matrices of files.
+    *((name, SMALL, IN_MEMORY) for name in ("NomicBertForMaskedLM", "GteForMaskedLM")),
+    ("VideoMAEForPreTraining", dict(SMALL, image_size=32, num_frames=4, decoder_hidden_size=32, decoder_num_attention_heads=2, decoder_num_hidden_layers=2, decoder_intermediate_size=64), IN_MEMORY),
 ]
 
 

@@ -93,6 +93,13 @@ def write_habits(tensors, entry):
     for pattern, replacement in entry.get("rename", ()):
         tensors = {re.sub(pattern, replacement, name): value for name, value in tensors.items()}
     tensors = {name: value for name, value in tensors.items() if not any(re.search(pattern, name) for pattern in entry.get("drop", ()))}
+    # The halves of stacks of matrices.
+    for text, halves in entry.get("split", ()):
+        for name, (dtype, (experts, rows, columns)) in [(name, value) for name, value in tensors.items() if text in name]:
+            del tensors[name]
+            tensors.update({name.replace(text, half): (dtype, [experts, rows // 2, columns]) for half in halves})
+    for pattern, shape in entry.get("reshape", ()):
+        tensors.update({name: (dtype, shape) for name, (dtype, _) in tensors.items() if re.search(pattern, name)})
     for name, value in entry.get("add", {}).items():
         dtype, shape = value
         for number in range(entry.get("layers", 1)) if "#" in name else [0]:

@@ -140,6 +140,28 @@ checkpoint("openai/gpt-oss-20b", "gpt_oss GptOssForCausalLM", llama(2880, 24, 64
            add={f"model.layers.#.mlp.experts.{name}_{part}": ("U8", [32, rows, 90, *rest]) for name, rows in (("gate_up_proj", 5760), ("down_proj", 2880)) for part, rest in (("blocks", [16]), ("scales", []))},
            stated={"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}})
 
+# The names of models in memory, which training programs store, and whose loader joins or splits the matrices of files.
+checkpoint("example/nomic-bert from memory", "nomic_bert NomicBertForMaskedLM", encoder("tiny", vocab_size=30528, type_vocab_size=2), in_memory=True, kinds=["other writers"])
+checkpoint("example/gte from memory", "gte GteForMaskedLM", encoder("tiny", vocab_size=30528, type_vocab_size=2), in_memory=True, kinds=["other writers"])
+checkpoint("example/videomae from memory", "videomae VideoMAEForPreTraining", encoder("tiny", image_size=32, patch_size=16, num_frames=4, decoder_hidden_size=64, decoder_num_attention_heads=2, decoder_num_hidden_layers=2, decoder_intermediate_size=128), in_memory=True, kinds=["other writers"])
+checkpoint("example/olmo-hybrid from memory", "olmo_hybrid OlmoHybridForCausalLM", llama(128, 4, 4, 4, 256, 1000, pad_token_id=0, bos_token_id=1, eos_token_id=2), in_memory=True, kinds=["other writers"])
+# The class is GLM's, and the names are not.
+checkpoint("example/sarvam-moe", "sarvam_moe Glm4MoeForCausalLM", llama(128, 4, 4, 2, 256, 1000, head_dim=32, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, n_shared_experts=1, first_k_dense_replace=1, n_group=1, topk_group=1, use_qk_norm=True), layers=4, drop=[r"\.self_attn\.[qkv]_proj"],
+           rename=[("embed_tokens", "word_embeddings"), (r"self_attn\.o_proj", "attention.dense"), (r"self_attn\.q_norm", "attention.query_layernorm"), (r"self_attn\.k_norm", "attention.key_layernorm"), ("e_score_correction_bias", "expert_bias")],
+           add={"model.layers.#.attention.query_key_value.weight": ("F32", [256, 128])}, kinds=["the class is not the one of `model_type`"])
+# The names and shapes of `convert_hf_to_gguf.py` in llama.cpp: biases without a weight, and vectors as matrices.
+BLOCK = [(r"^(model|backbone)\.layers\.", "blk."), (r"^(model\.norm|backbone\.norm_f)\.", "output_norm."), (r"^(model\.embed_tokens|backbone\.embeddings)\.", "token_embd."), (r"^lm_head\.", "output.")]
+TOKENIZER = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.merges": "(2 texts)"}
+checkpoint("example/mamba2-130m in GGUF", "mamba2 Mamba2ForCausalLM", {"hidden_size": 768, "num_hidden_layers": 24, "state_size": 128, "expand": 2, "head_dim": 64, "num_heads": 24, "n_groups": 1, "conv_kernel": 4, "vocab_size": 50288, "use_bias": False, "use_conv_bias": True, "tie_word_embeddings": True}, file="mamba2-130m-F32.gguf",
+           rename=[*BLOCK, (r"\.mixer\.dt_bias$", ".ssm_dt.bias"), (r"\.mixer\.A_log$", ".ssm_a"), (r"\.mixer\.D$", ".ssm_d"), (r"\.mixer\.(norm|conv1d)\.", r".ssm_\1."), (r"\.mixer\.(in|out)_proj\.", r".ssm_\1."), (r"^(blk\.\d+)\.norm\.", r"\1.attn_norm.")],
+           reshape=[(r"ssm_conv1d\.weight$", [1792, 4]), (r"ssm_conv1d\.bias$", [1, 1792]), (r"ssm_[ad]$", [24, 1]), (r"ssm_norm\.weight$", [1, 1536])], kinds=["GGUF"],
+           metadata={"general.architecture": "mamba2", **{f"mamba2.{key}": str(value) for key, value in {"block_count": 24, "context_length": 1048576, "embedding_length": 768, "feed_forward_length": 0, "attention.head_count": 0, "attention.layer_norm_rms_epsilon": 1e-05, "ssm.conv_kernel": 4, "ssm.inner_size": 1536, "ssm.state_size": 128, "ssm.time_step_rank": 24, "ssm.group_count": 1, "vocab_size": 50288}.items()}, **TOKENIZER})
+checkpoint("example/GLM-4.5-Air in GGUF without draft layers", "glm4_moe Glm4MoeForCausalLM", llama(4096, 46, 96, 8, 10944, 151552, head_dim=128, moe_intermediate_size=1408, n_routed_experts=128, n_shared_experts=1, num_experts_per_tok=8, first_k_dense_replace=1, n_group=1, topk_group=1, attention_bias=True, use_qk_norm=False, tie_word_embeddings=False), file="GLM-4.5-Air-BF16.gguf", dtype="BF16", in_memory=True,
+           rename=[*BLOCK, (r"\.input_layernorm\.", ".attn_norm."), (r"\.post_attention_layernorm\.", ".post_attention_norm."), (r"\.self_attn\.([qkv])_proj\.", r".attn_\1."), (r"\.self_attn\.o_proj\.", ".attn_output."), (r"\.mlp\.gate\.weight$", ".ffn_gate_inp.weight"), (r"\.mlp\.gate\.e_score_correction_bias$", ".exp_probs_b.bias"),
+                   (r"\.mlp\.experts\.(gate_up|down)_proj$", r".ffn_\1_exps.weight"), (r"\.mlp\.shared_experts\.(gate|up|down)_proj\.", r".ffn_\1_shexp."), (r"\.mlp\.(gate|up|down)_proj\.", r".ffn_\1.")],
+           split=[("ffn_gate_up_exps", ("ffn_gate_exps", "ffn_up_exps"))], kinds=["GGUF"],
+           metadata={"general.architecture": "glm4moe", **{f"glm4moe.{key}": str(value) for key, value in {"block_count": 46, "context_length": 131072, "embedding_length": 4096, "feed_forward_length": 10944, "attention.head_count": 96, "attention.head_count_kv": 8, "attention.key_length": 128, "attention.value_length": 128, "attention.layer_norm_rms_epsilon": 1e-05, "rope.dimension_count": 64, "rope.freq_base": 1000000, "expert_count": 128, "expert_used_count": 8, "expert_shared_count": 1, "expert_feed_forward_length": 1408, "expert_gating_func": 2, "expert_group_count": 1, "expert_group_used_count": 1, "leading_dense_block_count": 1, "vocab_size": 151552}.items()}, **TOKENIZER})
+
 # Packed weights.
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128], "fmt": "e4m3"}
 TINY = llama(2048, 22, 32, 4, 5632, 32000, tie_word_embeddings=False)
@@ -203,6 +225,11 @@ checkpoint("google/vit-base-patch16-224", "vit ViTForImageClassification", encod
 checkpoint("google/vit-base-patch16-224-in21k", "vit ViTModel", encoder("base", image_size=224, patch_size=16))
 checkpoint("facebook/dinov2-base", "dinov2 Dinov2Model", {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "mlp_ratio": 4, "image_size": 518, "patch_size": 14, "qkv_bias": True})
 checkpoint("facebook/deit-base-distilled-patch16-224", "deit DeiTForImageClassificationWithTeacher", encoder("base", image_size=224, patch_size=16, id2label={str(n): f"c{n}" for n in range(1000)}))
+# The numbers of layers of each stage have many keys.
+checkpoint("microsoft/cvt-13", "cvt CvtForImageClassification", {"embed_dim": [64, 192, 384], "depth": [1, 2, 10], "num_heads": [1, 3, 6], "id2label": {str(n): f"L{n}" for n in range(1000)}}, file="pytorch_model.bin")
+checkpoint("example/funnel with three blocks", "funnel FunnelForMaskedLM", {"block_sizes": [4, 4, 4], "num_decoder_layers": 2, "d_model": 768, "n_head": 12, "d_head": 64, "d_inner": 3072, "vocab_size": 30522})
+checkpoint("google/reformer-crime-and-punishment", "reformer ReformerModelWithLMHead", {"attention_head_size": 64, "attn_layers": ["local", "lsh"] * 3, "axial_pos_embds": True, "axial_pos_embds_dim": [64, 192], "axial_pos_shape": [512, 1024], "feed_forward_size": 512, "hidden_size": 256, "is_decoder": True,
+           "max_position_embeddings": 524288, "num_attention_heads": 2, "vocab_size": 320}, file="pytorch_model.bin")
 checkpoint("microsoft/swin-tiny-patch4-window7-224", "swin SwinForImageClassification", {"embed_dim": 96, "depths": [2, 2, 6, 2], "num_heads": [3, 6, 12, 24], "window_size": 7, "image_size": 224, "patch_size": 4, "id2label": {str(n): f"c{n}" for n in range(1000)}})
 checkpoint("microsoft/resnet-50", "resnet ResNetForImageClassification", {"embedding_size": 64, "hidden_sizes": [256, 512, 1024, 2048], "depths": [3, 4, 6, 3], "layer_type": "bottleneck", "id2label": {str(n): f"c{n}" for n in range(1000)}})
 checkpoint("facebook/regnet-x-002", "regnet RegNetForImageClassification", {"embedding_size": 32, "hidden_sizes": [24, 56, 152, 368], "depths": [1, 1, 4, 7], "groups_width": 8, "layer_type": "x", "id2label": {str(n): f"c{n}" for n in range(1000)}}, kinds=["an option of the configuration"])

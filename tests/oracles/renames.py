@@ -25,6 +25,9 @@ warnings.filterwarnings("ignore")
 from layout_samples import classes, merged, small_attempts
 from moe import ARCHITECTURES
 
+# Architectures whose names in memory the comparison does not find by the rules.
+RENAMED = ("inkling2", "kimi_k25", "mask2former", "maskformer", "mistral_large4", "oneformer", "videomae")
+
 HEADER = """\
 # What the loader of transformers {version} does to the names of tensors before it compares them with the model, in this order.
 # Written by tests/oracles/renames.py from `conversion_mapping.py` and the model classes.
@@ -36,6 +39,8 @@ HEADER = """\
 #   ... in PATH                  only below this path, or this path without its first segment or after the base prefix
 #   nested PATH KEY              the rules for the type of the nested model `KEY`, below a path
 #   spare REGEX                  a tensor that may be missing
+#   memory PATH                  the end of a name, with `#` for numbers, that only a model in memory has. Training programs
+#                                store such names, and the loader takes them as they are
 #
 # Names that end with a letter or digit match whole words: `weight` does not match `weight_scale`."""
 
@@ -144,6 +149,31 @@ def paths_of(model):
     return found
 
 
+def memory(model, name):
+    """Returns the shortest ends of two names in memory that no saved tensor has: of the matrices that the loader makes of
+    several ones, or the other way around. Experts have names in memory that the comparison knows."""
+    from transformers import conversion_mapping
+    from transformers.core_model_loading import MergeModulelist, WeightConverter, revert_weight_conversion
+
+    targets = [re.sub(r"\\(\W)", r"\1", target).strip("^$") for transform in conversion_mapping.get_model_conversion_mapping(model, add_legacy=False)
+               if isinstance(transform, WeightConverter) and len(transform.source_patterns) != len(transform.target_patterns) and not isinstance(transform.operations[0], MergeModulelist) for target in transform.target_patterns]
+    if not targets and name not in RENAMED:
+        return []
+    state = dict(model.state_dict())
+    fold = lambda names: {re.sub(r"(?<![^.])\d+(?![^.])", "#", name) for name in names}
+    saved = fold(revert_weight_conversion(model, dict(state)))
+    ends = {".".join(name.split(".")[-length:]) for name in saved for length in range(1, name.count(".") + 2)}
+
+    def shortest(name):
+        parts = name.split(".")
+        tails = (".".join(parts[at:]) for at in reversed(range(len(parts))))
+        return next((tail for tail in tails if tail not in ends), None)
+
+    names = (found for found in fold(state) - saved if name in RENAMED or any(target in found for target in targets))
+    found = set(map(shortest, names)) - {None}
+    return [f"memory {end}" for end in sorted(found, key=lambda end: (end.count("."), end))[:2]]
+
+
 def build(kind, model_class, name):
     import torch
 
@@ -166,7 +196,7 @@ def block(kind, model_class, name):
     if found is None:
         return None
     spare = [f"spare {plain(text) or f'/{text}/'}" for text in getattr(model, "_keys_to_ignore_on_load_missing", None) or []]
-    return tuple([*found, *sorted(spare)])
+    return tuple([*found, *sorted(spare), *memory(model, name)])
 
 
 def main():

@@ -18,6 +18,8 @@ pub(crate) struct Renames {
     rules: Vec<Rule>,
     /// The tensors that may be missing.
     spare: Vec<NameMatcher>,
+    /// The ends of names that only a model in memory has, with `#` for numbers.
+    memory: Vec<&'static str>,
 }
 
 /// The names below a path: the prefix of the base model, and the path inside of it.
@@ -84,6 +86,8 @@ impl Renames {
                 }
             } else if let Some(pattern) = line.strip_prefix("spare ") {
                 self.spare.extend(NameMatcher::new(pattern).filter(|_| outer.is_none()));
+            } else if let Some(end) = line.strip_prefix("memory ") {
+                self.memory.push(end);
             } else {
                 self.rules.extend(Rule::new(line, outer));
             }
@@ -99,6 +103,12 @@ impl Renames {
             }
         }
         name
+    }
+
+    /// Returns whether only a model in memory has a name, as training programs store it. The name has `#` for its numbers.
+    pub(crate) fn is_in_memory(&self, name: &str) -> bool {
+        let mut rests = self.memory.iter().filter_map(|end| name.strip_suffix(*end));
+        rests.any(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 
     /// Returns whether there are tensors that the class does not miss.
@@ -254,6 +264,8 @@ mod tests {
             for line in text.split('\t') {
                 if let Some(pattern) = line.strip_prefix("spare ") {
                     assert!(NameMatcher::new(pattern).is_some(), "{names}: {line}");
+                } else if line.starts_with("memory ") {
+                    assert!(!line.contains(" -> "), "{names}: {line}");
                 } else if !line.starts_with("nested ") {
                     assert!(Rule::new(line, None).is_some(), "{names}: {line}");
                     rules += 1;
@@ -295,6 +307,15 @@ mod tests {
         for (name, expected) in cases {
             assert_eq!(llava.apply(name), expected);
         }
+    }
+
+    #[test]
+    fn names_in_memory_end_at_a_word() {
+        let nomic = renames(None, r#"{"model_type":"nomic_bert"}"#);
+        let stored = "nomic_bert.encoder.layers.#.attn.Wqkv.weight";
+        let in_memory = stored.replace("attn.Wqkv", "self_attn.q_proj");
+        assert!(!nomic.is_in_memory(stored) && nomic.is_in_memory(&in_memory));
+        assert!(!nomic.is_in_memory(&in_memory.replace(".q_proj", ".other_q_proj")));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::results::{Finding, Severity};
 use crate::steps::{ConfigFile, ReportBuilder};
 use hf_meta_format::formats::pytorch::{PickleSummary, TensorView};
 use hf_meta_format::formats::{
-    Dtype, FileHeader, RepoPath, TensorInfo, TensorTableBuilder, product,
+    Dtype, FileHeader, ModelDescription, RepoPath, TensorInfo, TensorTableBuilder, product,
 };
 
 /// Tensors with their dtypes and shapes.
@@ -74,6 +74,13 @@ impl Published {
         }
         let metadata = serde_json::from_value(self.head["metadata"].clone()).unwrap();
         let mut header = FileHeader::new(builder.finish().unwrap(), 0..0).with_metadata(metadata);
+        if let Some(architecture) = self.head["metadata"]["general.architecture"].as_str() {
+            let mut model = ModelDescription::default();
+            let config: Value = serde_json::from_str(&self.config).unwrap();
+            (model.architecture, model.vocabulary) =
+                (Some(architecture.to_owned()), config["vocab_size"].as_u64());
+            (header.model, header.is_self_describing) = (Some(Box::new(model)), true);
+        }
         let aliases = self.head["alias"].as_object().into_iter().flatten();
         let views = aliases.map(|(name, stored_in)| {
             let stored_in = stored_in.as_str().unwrap();
@@ -237,7 +244,7 @@ fn all() -> Vec<(String, Published)> {
 }
 
 /// The kinds of names, keys and classes that published checkpoints have and files of today's writers do not.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "legacy names",
     "a key that is missing",
     "no architectures",
@@ -248,6 +255,7 @@ const KINDS: [&str; 10] = [
     "an option of the configuration",
     "the class is not the one of `model_type`",
     "adapters inside a model",
+    "GGUF",
 ];
 
 #[test]
@@ -291,7 +299,7 @@ fn published_checkpoints_with_a_defect_are_refused() {
     assert!(tried > 300, "{tried}");
 }
 
-/// The layouts of vision models leave the lengths of their stages open, and `depths` states them.
+/// Each architecture has its own keys for the number of stages, and of layers in a stage.
 #[test]
 fn each_stage_has_all_layers() {
     let all = all();
@@ -299,6 +307,9 @@ fn each_stage_has_all_layers() {
         ("microsoft/swin-tiny-patch4-window7-224", "swin.encoder.layers.2.blocks.5."),
         ("naver-clova-ix/donut-base, its encoder", "encoder.layers.1.blocks.3."),
         ("facebook/convnext-tiny-224", "convnext.encoder.stages.3.layers.2."),
+        ("microsoft/cvt-13", "cvt.encoder.stages.2.layers.9."),
+        ("example/funnel with three blocks", "funnel.encoder.blocks.2."),
+        ("google/reformer-crime-and-punishment", "reformer.encoder.layers.5."),
     ];
     for (repo, layer) in cases {
         let published = &all.iter().find(|(name, _)| name == repo).unwrap().1;

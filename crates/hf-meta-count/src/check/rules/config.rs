@@ -52,13 +52,15 @@ pub(super) fn compare(
     let unknown = || format!("the architecture `{shown}` is not known");
     let mut layout = layout_of(&class).ok_or_else(unknown)?;
     let mut stored = StoredModules::new(&layout, headers);
-    // Files of EXAONE have their own names, although `AutoModel` builds the class of Llama.
+    // Files of EXAONE and Sarvam have their own names, although `AutoModel` builds the classes of Llama and GLM.
     if let Some(by_type) = class.of_model_type(config)
-        && !stored.are_named_as(&layout)
         && let Some(other) = layout_of(&by_type)
     {
-        (stored, layout) = (StoredModules::new(&other, headers), other);
-        (shown, class) = (clip(by_type.shown()), by_type);
+        let of_type = StoredModules::new(&other, headers);
+        if !stored.are_named_as(&layout) || of_type.unknown.len() < stored.unknown.len() {
+            (stored, layout) = (of_type, other);
+            (shown, class) = (clip(by_type.shown()), by_type);
+        }
     }
     // Their loaders rename nothing.
     let is_of_library = OWN_NAMES.iter().any(|library| class.architecture.starts_with(library));
@@ -213,8 +215,12 @@ impl ModelCheck<'_, '_, '_> {
             Ok((value, keys)) => {
                 let is_default = keys.keys().any(|key| model.names.is_default(key));
                 let keys = keys.into_keys().map(|key| format!("{}{key}", model.path));
-                let keys = keys.collect::<Vec<_>>().join(", ");
-                let keys = if keys.is_empty() { self.class.key.to_owned() } else { keys };
+                let mut keys = keys.collect::<Vec<_>>().join(", ");
+                if keys.is_empty() {
+                    let list = formula.strip_prefix("len(").and_then(|rest| rest.strip_suffix(')'));
+                    let list = list.map(|key| format!("len({}{key})", model.path));
+                    keys = list.unwrap_or_else(|| self.class.key.to_owned());
+                }
                 Some(((value, keys), is_default))
             }
             Err(FormulaError::InvalidKey { key } | FormulaError::WrongLength { key }) => {

@@ -3,14 +3,16 @@
 
 use super::Mismatches;
 use super::config::compare;
-use super::model_class::LoadedAs;
+use super::model_class::{LoadedAs, ModelClass};
 use super::parts::check_parts;
 use super::siblings::{check_biases, check_lists, check_siblings, lists};
 use super::single_file::check_single_file;
+use crate::architectures::renames::Renames;
 use crate::base::model_config::ModelConfig;
+use crate::count::names::pattern::NamePattern;
 use crate::results::{ConfigCheck, Finding};
 use hf_meta_format::base::json_object::{parse, standard_json};
-use hf_meta_format::formats::{DetectedFormat, Headers};
+use hf_meta_format::formats::{DetectedFormat, Headers, all_tensors};
 
 /// Compares all tensors of a model with the contents of `config.json`, or with each other if there is none or its
 /// architecture is unknown.
@@ -32,7 +34,16 @@ pub(crate) fn check_model(
                 |content| format!("it looks like {content}"),
             ))
         }
-        Some(Some(config)) => compare(config, headers, loaded, &mut found),
+        Some(Some(config)) => {
+            let mut compared = Mismatches::default();
+            let result = compare(config, headers, loaded, &mut compared);
+            if compared.has_errors() && is_in_memory(config, loaded, headers) {
+                Err("the files have the names of a model in memory".to_owned())
+            } else {
+                found.append(compared);
+                result
+            }
+        }
     };
     if result.is_err() {
         let lists = lists(headers);
@@ -45,4 +56,14 @@ pub(crate) fn check_model(
     check_parts(headers, &mut found);
     let (compared, reason) = (result.is_ok(), result.err());
     (found.into_findings(), ConfigCheck { compared, reason })
+}
+
+/// Returns whether files have names of modules that a loader joins or splits, after it has done so. transformers loads them
+/// as they are (`convert_and_load_state_dict_in_model` in `core_model_loading.py`, 5.24), and the layouts have other names.
+fn is_in_memory(config: &ModelConfig<'_>, loaded: LoadedAs, headers: &Headers) -> bool {
+    ModelClass::new(config, loaded).is_some_and(|class| {
+        let name = class.names.first().map(String::as_str);
+        let renames = Renames::new(name, &class.architecture, &class.object);
+        all_tensors(headers).any(|(name, _)| renames.is_in_memory(&NamePattern::new(name).text))
+    })
 }
