@@ -42,7 +42,10 @@ pub(crate) fn check_embeddings(config_json: &[u8], headers: &Headers, findings: 
     let mut others = all_tensors(headers).filter(|(name, _)| *name != input);
     if is_tied && !is_base_model(&config) {
         findings.push(Finding::TiedEmbedding { stored });
-    } else if !is_tied && is_language_model(&config) && !others.any(|(_, other)| other.shape == shape) {
+    } else if !is_tied
+        && is_language_model(&config)
+        && !others.any(|(_, other)| other.shape == shape)
+    {
         findings.push(Finding::MissingOutputEmbedding { stored });
     }
 }
@@ -57,7 +60,8 @@ fn is_language_model(config: &ModelConfig<'_>) -> bool {
 /// configuration states whether it would be tied, as the one of every class in transformers.
 fn is_base_model(config: &ModelConfig<'_>) -> bool {
     let is_base = |name: &String| {
-        name.ends_with("Model") && !["LMHeadModel", "HeadsModel"].iter().any(|end| name.ends_with(end))
+        name.ends_with("Model")
+            && !["LMHeadModel", "HeadsModel"].iter().any(|end| name.ends_with(end))
     };
     let classes = config.outermost().get::<Vec<String>>("architectures").unwrap_or_default();
     !classes.is_empty() && classes.iter().all(is_base)
