@@ -194,7 +194,7 @@ def block(kind, model_class, name):
     model = build(kind, model_class, name)
     found = lines(model, paths_of(model))
     if found is None:
-        return None
+        return tuple(memory(model, name)) or None
     spare = [f"spare {plain(text) or f'/{text}/'}" for text in getattr(model, "_keys_to_ignore_on_load_missing", None) or []]
     return tuple([*found, *sorted(spare), *memory(model, name)])
 
