@@ -336,7 +336,10 @@ pub fn check_format(format: &dyn Format, path: &RepoPath, file: &[u8]) -> Result
         format!("the data of a tensor is outside of the file: {outside:?}")
     })?;
     let limited = read(format, path, file, 1, 0)?;
-    let is_too_large = limited.is_err_and(|error| error.kind == HeaderErrorKind::OverLimit);
+    let over = |error: HeaderError| {
+        matches!(error.kind, HeaderErrorKind::TooLarge | HeaderErrorKind::OverLimit)
+    };
+    let is_too_large = limited.is_err_and(over);
     require(is_too_large, || "a header above the limit is not an error of this kind".to_owned())?;
     // About 100 lengths, and all short ones.
     let step = (file.len() / 64).max(1);
