@@ -637,7 +637,7 @@ fn adapters_are_compared_with_their_configuration_and_base_model() {
     let adapters = [
         ("org/sound", 4, 32, vec![]),
         ("org/rank", 6, 32, vec!["rankMismatch"]),
-        ("org/other", 4, 48, vec!["shapeMismatch"]),
+        ("org/other", 4, 48, vec!["baseShapeMismatch"]),
     ];
     let repos = adapters.iter().map(|(id, rank, inputs, _)| adapter(id, *rank, *inputs));
     let hub = LocalHub::start(repos.chain([base])).unwrap();

@@ -65,6 +65,9 @@ mismatches! {
     /// The configuration implies another shape of a tensor.
     Error ShapeMismatch "the shape of {module} is {found}, but `{key}` implies {expected}"
     => "replace the weights or the configuration: they belong to different models, or only one of them was changed";
+    /// The base model of an adapter implies another shape of a tensor.
+    Error BaseShapeMismatch "the shape of {module} is {found}, but the base model implies {expected}"
+    => "check that this is the base model of the adapter";
     /// A numbered list, of layers or experts, has gaps or ends early.
     Error MissingBlocks "{found} of {module} is missing (`{key}` is {expected})"
     => "add what is missing, or correct the key: a loader would fill the gap with random values";

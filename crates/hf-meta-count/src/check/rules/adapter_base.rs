@@ -43,7 +43,7 @@ impl Adapter {
                 // Packed weights have other shapes.
                 if let Some(shape) = shape.as_ref().filter(|shape| !fits_base(**sides, shape)) {
                     let (shape, sides) = (format!("{shape:?}"), sides_text(sides.iter().copied()));
-                    found.add(MismatchKind::ShapeMismatch, module, "base", shape, sides);
+                    found.add(MismatchKind::BaseShapeMismatch, module, "base", shape, sides);
                 }
             } else if patterns.contains(&NamePattern::new(name).text) {
                 // The same module of other layers exists, so that only its layer does not.
@@ -191,7 +191,7 @@ impl BaseCheck<'_> {
                 let is_wrong = width.zip(shape.last()).is_some_and(|(one, other)| one != other);
                 if is_wrong && let Some(expected) = width {
                     let (expected, shape) = (format!("[_, {expected}]"), format!("{shape:?}"));
-                    found.add(MismatchKind::ShapeMismatch, module, "base", expected, shape);
+                    found.add(MismatchKind::BaseShapeMismatch, module, "base", expected, shape);
                 }
                 continue;
             }
@@ -208,7 +208,7 @@ impl BaseCheck<'_> {
             };
             if expected != *shape {
                 let (expected, shape) = (format!("{expected:?}"), format!("{shape:?}"));
-                found.add(MismatchKind::ShapeMismatch, module, "base", expected, shape);
+                found.add(MismatchKind::BaseShapeMismatch, module, "base", expected, shape);
             }
         }
     }
