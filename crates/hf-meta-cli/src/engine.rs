@@ -12,7 +12,7 @@ use hf_meta_count::results::text::{bytes, escape, thousands};
 use hf_meta_count::results::{EnginePairKind, EngineReport};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
-use super::exit::{CommandResult, ExitStatus};
+use super::exit::{CommandError, CommandResult, ExitStatus};
 use super::memory::{answer, known, stores_cache, usable, weight_size};
 use super::output::Page;
 use super::repos::RepoArg;
@@ -30,6 +30,10 @@ pub(crate) struct PairArgs {
     /// Its vocabulary is compared, and its weights and cache are added.
     #[arg(long, value_name = "REPO", value_hint = ValueHint::AnyPath, requires = "engine", hide_short_help = true)]
     draft: Option<OsString>,
+
+    /// Number of tokens that --draft predicts in each step of vLLM
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..), requires = "draft", hide_short_help = true)]
+    num_speculative_tokens: Option<u64>,
 
     /// Adapter that --engine loads together with the model
     #[arg(long, value_name = "REPO", value_hint = ValueHint::AnyPath, requires = "engine", hide_short_help = true)]
@@ -59,6 +63,20 @@ impl Pairs {
 }
 
 impl PairArgs {
+    /// Adds the options of pairs to the conditions of an engine.
+    pub(crate) fn conditions(
+        &self,
+        options: Option<MemoryOptions>,
+    ) -> CommandResult<Option<MemoryOptions>> {
+        let Some(mut options) = options else { return Ok(None) };
+        options.vllm.speculative_tokens = self.num_speculative_tokens;
+        if self.num_speculative_tokens.is_some() && options.engine != Engine::Vllm {
+            let text = "`--num-speculative-tokens` requires `--engine vllm`";
+            return Err(CommandError::usage(text));
+        }
+        Ok(Some(options))
+    }
+
     /// Verifies the files. Returns the exit code if one of them cannot be read.
     pub(crate) async fn read(
         &self,

@@ -23,7 +23,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("revision", "path", "weights", "plan", "engine", "gpu", "cache_dtype", "values"), _TEXT),
     **dict.fromkeys(("repo_id", "repo_type", "endpoint", "contact", "column", "title", "license", "filter", "author"), _TEXT),
     **dict.fromkeys(("headers", "cache", "all", "ignore_shards", "tensors", "delete_all", "dry_run"), _FLAG),
-    **dict.fromkeys(("batch", "tp", "pp", "max_num_batched_tokens", "jobs", "sample", "seed", "reserve", "max_memory"), _INTEGER),
+    **dict.fromkeys(("batch", "tp", "pp", "max_num_batched_tokens", "num_speculative_tokens", "jobs", "sample", "seed", "reserve", "max_memory"), _INTEGER),
     **dict.fromkeys(("timeout", "quota_share", "max_outage", "gpu_memory_utilization"), _NUMBER),
     "edit_metadata.path": _PATH,
     "names": ((str, Iterable), "a name, a pattern, or several"),  # type: ignore[type-abstract]

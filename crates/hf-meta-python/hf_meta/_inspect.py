@@ -91,6 +91,7 @@ def verify(
     gpu_memory_utilization: float | None = None,
     reserve: int | str | None = None,
     draft: str | os.PathLike[str] | None = None,
+    num_speculative_tokens: int | None = None,
     adapter: str | os.PathLike[str] | None = None,
     mmproj: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
@@ -101,12 +102,14 @@ def verify(
 
     An adapter is compared with its `base` model. With `values`, a sample of the values or all of them are checked, too. With
     `engine`, the report has `engine`, the answer whether this program loads
-    the model, on GPUs such as `gpu="2xH100"`, together with a `draft` model, an `adapter` or a projector (`mmproj`). The other arguments and the errors are those of `inspect`. An invalid file is a
+    the model, on GPUs such as `gpu="2xH100"`, together with a `draft` model (of `num_speculative_tokens` in each step), an `adapter` or a projector (`mmproj`). The other arguments and the errors are those of `inspect`. An invalid file is a
     finding, not an error.
     """
     settings: Settings = {"endpoint": endpoint, "token": token, "timeout": timeout}
     model = None if base is None else source_name(base)
     given = _conditions(fit, gpu, context, batch, cache_dtype, engine, tp, pp, max_num_batched_tokens, gpu_memory_utilization, reserve)
+    if num_speculative_tokens is not None:
+        given.append(("numSpeculativeTokens", str(num_speculative_tokens)))
     pairs = [None if pair is None else source_name(pair) for pair in (draft, adapter, mmproj)]
     return Call("verify", settings, source_name(source), revision, path, weights, all, model, pairs, given, values, convert=to_verification)
 

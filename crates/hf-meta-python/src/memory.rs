@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// The names of arguments, with the names of the options in [`MemoryOptions::set`]. The last ones are options of vLLM.
-const NAMES: [(&str, &str); 11] = [
+const NAMES: [(&str, &str); 12] = [
     ("memory", "context"),
     ("fit", "budget"),
     ("batch", "batch"),
@@ -17,6 +17,7 @@ const NAMES: [(&str, &str); 11] = [
     ("tp", "tp"),
     ("max_num_batched_tokens", "maxNumBatchedTokens"),
     ("gpu_memory_utilization", "gpuMemoryUtilization"),
+    ("num_speculative_tokens", "numSpeculativeTokens"),
 ];
 
 /// Returns the options with these names and values, in the order of their arguments.

@@ -54,6 +54,8 @@ export interface MemoryOptions {
   cacheDtype?: string;
   engine?: "stored" | "vllm" | "sglang" | "transformers" | "llama.cpp" | "mlx-lm";
   maxNumBatchedTokens?: number | string;
+  /** The tokens that a draft predicts in each step of vLLM. */
+  numSpeculativeTokens?: number;
   /** The GPUs, such as `"2xH100"`, in place of `budget`. */
   gpu?: string;
   /** The memory for other programs, such as `"1GB"`. */

@@ -74,7 +74,11 @@ impl Paired<'_> {
         let (kind, reasons, memory) = match self {
             Self::Draft { config: draft, problems, memory } => {
                 let is_head = is_head(source, draft);
-                let reasons = draft_reasons(engine, config, draft, problems, is_head);
+                let mut reasons = draft_reasons(engine, config, draft, problems, is_head);
+                reasons.extend(tokens_reason(draft, options));
+                let converted = converted_reason(engine, config, draft);
+                let memory = memory.filter(|_| converted.is_none());
+                reasons.extend(converted);
                 (EnginePairKind::Draft, reasons, memory.map(|memory| *memory))
             }
             Self::Adapter { config: adapter, rank, tensors, weight_bytes } => {
@@ -155,6 +159,51 @@ fn draft_reasons(
         reasons.push(EngineReason::unknown(code, text));
     }
     reasons
+}
+
+/// Compares the tokens of a step with the number that a draft predicts. Source: `__post_init__` in `config/speculative.py` of
+/// vLLM 0.33.0.
+fn tokens_reason(draft: Option<&[u8]>, options: &MemoryOptions) -> Option<EngineReason> {
+    let tokens = options.vllm.speculative_tokens?;
+    let json = standard_json(draft?);
+    let predicted = parse::<JsonObject<'_>>(&json).ok()?.number("n_predict")?;
+    if tokens <= predicted || tokens.checked_rem(predicted).is_none_or(|rest| rest == 0) {
+        return None;
+    }
+    let [tokens, predicted] = [tokens, predicted].map(crate::results::text::thousands);
+    let text = format!(
+        "{tokens} tokens per step are not a multiple of {predicted}, which the draft predicts (`n_predict`)"
+    );
+    Some(EngineReason::excluded(EngineReasonCode::Draft, text))
+}
+
+/// Returns the reason for a draft whose weights and cache have another size in memory than on disk: vLLM 0.33.0 loads it in
+/// the dtype of its model (`__post_init__` in `config/speculative.py`).
+fn converted_reason(
+    engine: Engine,
+    model: Option<&[u8]>,
+    draft: Option<&[u8]>,
+) -> Option<EngineReason> {
+    let [model, draft] = [dtype(model?)?, dtype(draft?)?];
+    let is_wide = |dtype: &str| dtype == "float32";
+    // A model of this dtype is converted itself.
+    if engine != Engine::Vllm || is_wide(&model) || !is_wide(&draft) {
+        return None;
+    }
+    let text = format!(
+        "vllm converts the draft from {} to {}, so its size is unknown",
+        clip(&draft),
+        clip(&model)
+    );
+    Some(EngineReason::unknown(EngineReasonCode::Draft, text))
+}
+
+/// Returns the dtype of the weights of a model.
+fn dtype(json: &[u8]) -> Option<String> {
+    let json = standard_json(json);
+    let config = parse::<ModelConfig<'_>>(&json).ok()?;
+    let of = |key| config.text_model().get(key).or_else(|| config.outermost().get(key));
+    of("dtype").or_else(|| of("torch_dtype"))
 }
 
 /// Returns the number of tokens in the vocabulary of a model.

@@ -283,7 +283,7 @@ fn options_that_contradict_each_other_are_sentences() {
         ),
         (
             &[("tp", "2")],
-            "`maxNumBatchedTokens`, `tp`, `pp` and `gpuMemoryUtilization` require the engine `vllm`",
+            "`maxNumBatchedTokens`, `numSpeculativeTokens`, `tp`, `pp` and `gpuMemoryUtilization` require the engine `vllm`",
         ),
         (
             &[("engine", "vllm"), ("reserve", "2GB")],
@@ -344,6 +344,36 @@ fn drafts_are_models_or_heads() {
     let windows = r#""model_type":"mistral","sliding_window":64"#;
     assert!(!draft("org/draft", windows, false, &[]).2);
     assert!(!draft("org/draft", r#""x":1"#, false, &[("pp", "2")]).2);
+}
+
+/// A draft predicts a number of tokens, or multiples of it, and is converted to the dtype of its model.
+#[test]
+fn the_tokens_and_the_dtype_of_a_draft_are_compared() {
+    let draft = |predicted: &str, dtype: &str, tokens: &str| {
+        let given = [("engine", "vllm"), ("budget", "80GB"), ("numSpeculativeTokens", tokens)];
+        let options = options(&given);
+        let mut report = answer(LLAMA, 1, &given);
+        let config = LLAMA.replace("bfloat16", dtype);
+        let config = config.replace('}', &format!(r#","n_predict":{predicted}}}"#));
+        let memory = answer(&config, 1, &given).memory;
+        Paired::Draft { config: Some(config.as_bytes()), problems: Vec::new(), memory }.add_to(
+            &mut report,
+            "org/draft",
+            Some(LLAMA.as_bytes()),
+            &options,
+        );
+        let is_known = report.memory.is_some_and(|memory| memory.total_bytes.is_some());
+        (report.loads, report.reasons.first().map(|found| found.message.clone()), is_known)
+    };
+    for (tokens, predicted) in [("3", "4"), ("8", "4"), ("9", "0"), ("5", "null")] {
+        let found = draft(predicted, "bfloat16", tokens);
+        assert_eq!(found, (Some(true), None, true), "{tokens} {predicted}");
+    }
+    let text = "6 tokens per step are not a multiple of 4, which the draft predicts (`n_predict`)";
+    assert_eq!(draft("4", "bfloat16", "6"), (Some(false), Some(text.to_owned()), true));
+    assert_eq!(draft("4", "float16", "4"), (Some(true), None, true));
+    let text = "vllm converts the draft from float32 to bfloat16, so its size is unknown";
+    assert_eq!(draft("4", "float32", "4"), (None, Some(text.to_owned()), false));
 }
 
 /// Only the sources of vLLM were compared.

@@ -188,7 +188,7 @@ impl MemoryOptions {
             (self.vllm.gpus, self.vllm.stages) = (1, 1);
         }
         if self.vllm != VllmOptions::default() && !is_vllm {
-            let names = "`maxNumBatchedTokens`, `tp`, `pp` and `gpuMemoryUtilization`";
+            let names = "`maxNumBatchedTokens`, `numSpeculativeTokens`, `tp`, `pp` and `gpuMemoryUtilization`";
             return Err(format!("{names} require the engine `vllm`"));
         }
         if is_vllm && self.reserve > 0 {
@@ -248,6 +248,11 @@ impl MemoryOptions {
             "cacheDtype" => self.cache_dtype = Some(parsed(text)?),
             "engine" => self.engine = parsed(text)?,
             "maxNumBatchedTokens" => self.vllm.max_batched_tokens = Some(tokens()?),
+            "numSpeculativeTokens" => {
+                let tokens = text.parse().ok().filter(|tokens| *tokens > 0);
+                let tokens = tokens.ok_or_else(|| expected("a number of tokens"))?;
+                self.vllm.speculative_tokens = Some(tokens);
+            }
             "tp" | "pp" => {
                 let gpus = text.parse().ok().filter(|gpus| (1..=MAX_GPUS).contains(gpus));
                 let gpus =

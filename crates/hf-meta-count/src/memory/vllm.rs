@@ -95,6 +95,8 @@ pub struct VllmOptions {
     pub stages: u64,
     /// The maximum number of tokens of a step: `--max-num-batched-tokens`. The default depends on the GPU.
     pub max_batched_tokens: Option<u64>,
+    /// The number of tokens that a draft predicts in each step: `num_speculative_tokens`.
+    pub speculative_tokens: Option<u64>,
     /// `true` if a step is prepared while another one runs, so that the tokens of two steps are in flight.
     pub async_scheduling: bool,
     /// The number of tokens of a block: `--block-size`. By default, it depends on the model.
@@ -113,6 +115,7 @@ impl Default for VllmOptions {
             gpus: 1,
             stages: 1,
             max_batched_tokens: None,
+            speculative_tokens: None,
             async_scheduling: true,
             block_size: None,
             prefix_caching: true,
