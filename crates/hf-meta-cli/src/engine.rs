@@ -13,7 +13,7 @@ use hf_meta_count::results::{EnginePairKind, EngineReport};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandError, CommandResult, ExitStatus};
-use super::memory::{answer, known, stores_cache, usable, weight_size};
+use super::memory::{ConditionArgs, answer, known, stores_cache, usable, weight_size};
 use super::output::Page;
 use super::repos::RepoArg;
 use super::terminal::{GREEN, RED, YELLOW};
@@ -63,12 +63,9 @@ impl Pairs {
 }
 
 impl PairArgs {
-    /// Adds the options of pairs to the conditions of an engine.
-    pub(crate) fn conditions(
-        &self,
-        options: Option<MemoryOptions>,
-    ) -> CommandResult<Option<MemoryOptions>> {
-        let Some(mut options) = options else { return Ok(None) };
+    /// Returns the conditions if a program was selected, with the options of pairs.
+    pub(crate) fn conditions(&self, given: &ConditionArgs) -> CommandResult<Option<MemoryOptions>> {
+        let Some(mut options) = given.for_engine()? else { return Ok(None) };
         options.vllm.speculative_tokens = self.num_speculative_tokens;
         if self.num_speculative_tokens.is_some() && options.engine != Engine::Vllm {
             let text = "`--num-speculative-tokens` requires `--engine vllm`";

@@ -213,8 +213,7 @@ pub(crate) async fn run(args: &VerifyArgs, context: &CommandContext) -> CommandR
     if status != ExitStatus::Success {
         return Ok(status);
     }
-    let (all, values, memory) =
-        (args.all, args.values, args.pairs.conditions(args.conditions.for_engine()?)?);
+    let (all, values, memory) = (args.all, args.values, args.pairs.conditions(&args.conditions)?);
     let pairs = match args.pairs.read(memory, context, args.json).await? {
         Ok(pairs) => pairs,
         Err(status) => return Ok(status),
