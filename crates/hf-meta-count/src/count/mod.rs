@@ -63,7 +63,7 @@ pub use counter::{Counter, needs_config};
 pub use experts::{MixtureOfExperts, UnknownActive};
 #[cfg(test)]
 pub(crate) use methods::flags;
-pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate, packed_with};
+pub(crate) use methods::{Difference, DifferenceKind, Recipe, evaluate, packed_by, packed_with};
 pub(crate) use module::{Component, ComponentTensor, Module, container_bits};
 pub use names::Buffer;
 pub(crate) use names::{Embedding, NamePatterns, is_packed_weight, module_of, split as split_name};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MismatchKind, Mismatches};
 use crate::count::names::pattern::NamePattern;
-use crate::count::{Component, NamePatterns, container_bits, packed_with};
+use crate::count::{Component, NamePatterns, container_bits, packed_by, packed_with};
 use hf_meta_format::formats::{Dtype, Headers, TensorInfo, all_tensors};
 
 /// The number of modules with the same parts that is needed to see which one differs.
@@ -174,7 +174,13 @@ impl<'m> KnownWeights<'m> {
                 Some((packed_with(part, packed)?, part))
             })
         };
-        next_to.or_else(same).or_else(by_method)
+        // No module is packed, and a method has all of these parts.
+        let alone = || {
+            let part = certain().next().filter(|_| self.packed.is_empty() && are_telling)?;
+            let parts: Vec<_> = module.parts.keys().copied().collect();
+            Some((packed_by(&parts)?, part))
+        };
+        next_to.or_else(same).or_else(by_method).or_else(alone)
     }
 }
 

@@ -6,15 +6,20 @@
 //!
 //! # Adding a method
 //!
-//! 1. Write its constant in the file of its family, and add it to [`METHODS`]. The name of a part may have marks: `?` if
-//!    unquantized models use the name, too, and `*` for the end of a segment. With `?`, the part alone proves nothing: a
-//!    file without the weight next to it is not found.
+//! 1. Write its constant in the file of its family, and add it to [`METHODS`] and to the table below. The name of a part
+//!    may have marks: `?` if unquantized models use the name, too, so that the name alone proves nothing, and `*` for the end
+//!    of a segment. If no module of a file has its weights, no mark helps: such a file is at best uncertain.
 //! 2. If a part depends on a flag of the recipe, add the flag to `Key` and to `NUMBERS` in `check/rules/recipe.rs`.
 //! 3. Add a case with a known number of parameters to `tests/oracles/definitions.py`, or to `real.py` if the packer runs
-//!    on a CPU, and run the script: it writes the fixture. Cases of single modules, such as those of models that only use
-//!    the same names, are in `count/tests/packers.rs` and `flagged.rs`; broken ones are lines of `check/rules/defects.txt`.
-//! 4. `cargo test -p hf-meta-count --lib count` counts the cases, and prints what the pages lack; then run it once without
-//!    the filter, for the recipes.
+//!    on a CPU, and run the script: it writes the fixture. End the name of the case with the bits, such as `-4bit`, which a
+//!    test compares. Without published code, its source is the document that defines the parts. If huggingface.js counts
+//!    it differently, the case states the reason as `peers`. If shapes follow from outputs and inputs alone, add a line to
+//!    `PACKERS` in `tests/it/count/properties/packed_models.rs`. Cases of single modules, such as those of models that only
+//!    use the same names, are in `count/tests/packers.rs` and `flagged.rs`; broken ones are lines of
+//!    `check/rules/defects.txt`.
+//! 4. `cargo test --workspace --lib count` counts the cases, and prints what the pages lack. A count that is only marked
+//!    passes, so look at the command on your fixture as written, with another architecture, and without a configuration.
+//!    The filter leaves `check::rules` out, which tests recipes and missing parts: run it once without the filter.
 //!
 //! | file | families |
 //! |---|---|
@@ -38,8 +43,8 @@ mod words;
 
 pub(crate) use self::evaluate::{Difference, DifferenceKind, Recipe, evaluate};
 pub(super) use self::layout::Method;
-pub(crate) use self::names::packed_with;
 pub(super) use self::names::{all_names, methods_of};
+pub(crate) use self::names::{packed_by, packed_with};
 pub(super) use self::solve::{ConfiguredMethod, Solved, solve};
 
 /// Everything that the declarations need.

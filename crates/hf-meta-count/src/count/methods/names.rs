@@ -100,6 +100,12 @@ impl Method {
         self.names().any(|(name, _)| name.text == component.name)
     }
 
+    /// Returns the end of the name of the weights, after their module.
+    fn end_of_weights(&self) -> Option<String> {
+        let name = PartName::parse(self.layouts.first()?.weights().names.first()?);
+        Some(if name.is_suffix { name.text.to_owned() } else { format!(".{}", name.text) })
+    }
+
     /// Returns the names of the components in which this method stores weights.
     fn packed_names(&self) -> impl Iterator<Item = &'static str> {
         let names = self.layouts.iter().flat_map(|layout| layout.weights().names);
@@ -128,8 +134,13 @@ pub(crate) fn packed_with<'c>(
 ) -> Option<String> {
     let method =
         weights.find_map(|weights| methods_of(weights).iter().find(|method| method.has(part)))?;
-    let name = PartName::parse(method.layouts.first()?.weights().names.first()?);
-    Some(if name.is_suffix { name.text.to_owned() } else { format!(".{}", name.text) })
+    method.end_of_weights()
+}
+
+/// Returns the end of the name of the weights of the first method that has all of these parts.
+pub(crate) fn packed_by(parts: &[&Component]) -> Option<String> {
+    let mut methods = METHODS.iter();
+    methods.find(|method| parts.iter().all(|part| method.has(part)))?.end_of_weights()
 }
 
 #[cfg(test)]

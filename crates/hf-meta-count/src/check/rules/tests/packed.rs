@@ -69,6 +69,48 @@ fn for_each(mut call: impl FnMut(&str, &Checkpoint, &[PackedTensors])) {
     }
 }
 
+/// The fixtures whose parts have names that unquantized models use, too, or that contain other packed modules.
+const AMBIGUOUS: [&str; 15] = [
+    "comfyui-",
+    "compressed-tensors-sparse-24-bitmask-fp8",
+    "compressed-tensors-w4-stacked-experts",
+    "exl3-packed-signs",
+    "fbgemm-fp8-stacked-experts",
+    "fp-quant-",
+    "fp8-block-stacked-experts",
+    "gguf-blocks-",
+    "gptq-marlin",
+    "hqq-",
+    "modelopt-",
+    "qqq-",
+    "quip-sharp-e8p",
+    "sdnq-real-",
+    "vptq-",
+];
+
+/// If no module has its weight, none shows what the others lack, but a method has all of their parts.
+#[test]
+fn a_checkpoint_without_any_packed_weight_is_refused() {
+    let (mut refused, mut silent) = (0, Vec::new());
+    for_each(|fixture, checkpoint, packed| {
+        for (at, state) in STATES.iter().enumerate() {
+            let mut broken = in_state(checkpoint.clone(), at);
+            for name in packed.iter().flat_map(|(_, weights, _)| weights) {
+                broken.tensors.remove(name);
+            }
+            // Only packed weights are a reason to read this file.
+            broken.config.as_object_mut().map(|config| config.remove("quantize_config"));
+            if packed.iter().any(|(module, ..)| is_refused(&broken, module)) {
+                refused += 1;
+            } else if !AMBIGUOUS.iter().any(|start| fixture.starts_with(start)) {
+                silent.push(format!("{fixture}, {state}"));
+            }
+        }
+    });
+    assert_eq!(silent, Vec::<String>::new(), "{refused} refused");
+    assert!(refused > 900, "{refused}");
+}
+
 /// Scales without a weight have no meaning to any loader, whatever the method, the module and the architecture are.
 #[test]
 fn a_packed_module_needs_its_weight() {
