@@ -238,9 +238,9 @@ class Results(unittest.TestCase):
                 continue
             for found, value in zip(found, value) if isinstance(value, list) else [(found, value)]:
                 if type(found).__name__ == "Finding":
-                    kept = {"severity", "kind", "message"}
+                    kept = {"severity", "kind", "message", "help"}
                     details = {snake_case(key): value[key] for key in value if key not in kept}
-                    self.assertEqual(found.details, details)
+                    self.assertEqual((found.details, found.help), (details, value.get("help")))
                 elif dataclasses.is_dataclass(found):
                     seen |= self.check_fields(found, value)
                 else:
