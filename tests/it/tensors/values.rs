@@ -343,9 +343,9 @@ fn two_models_are_compared_by_content() {
     assert_eq!(none.code, 3, "{}", none.stderr);
 }
 
-/// Elements that are not in their order are no range. They are left out, unless their files have the same hash.
+/// Transposed tensors and views are not ranges of a file: they are left out, unless their files have the same hash.
 #[test]
-fn tensors_that_are_no_range_are_left_out_of_a_comparison() {
+fn tensors_that_are_not_ranges_are_left_out_of_a_comparison() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pytorch");
     let file = |name: &str| File::from_bytes(fs::read(fixtures.join(name)).unwrap());
     let root = tempfile::tempdir().unwrap();

@@ -167,7 +167,8 @@ fn tokens_reason(draft: Option<&[u8]>, options: &MemoryOptions) -> Option<Engine
     let tokens = options.vllm.speculative_tokens?;
     let json = standard_json(draft?);
     let predicted = parse::<JsonObject<'_>>(&json).ok()?.number("n_predict")?;
-    if tokens <= predicted || tokens.checked_rem(predicted).is_none_or(|rest| rest == 0) {
+    // A draft that predicts nothing states no multiple.
+    if tokens <= predicted || predicted == 0 || tokens.is_multiple_of(predicted) {
         return None;
     }
     let [tokens, predicted] = [tokens, predicted].map(crate::results::text::thousands);
@@ -300,7 +301,7 @@ fn module_reason(model: Option<&[u8]>, tensors: &[String]) -> Option<EngineReaso
 
 /// Returns the last part of the name of the module that a tensor adapts, or of a saved module.
 fn adapted_module(tensor: &str) -> Option<&str> {
-    let last = |module: &'_ str| module.len() - module.rsplit('.').next().map_or(0, str::len);
+    let last = |module: &str| module.rfind('.').map_or(0, |dot| dot + 1);
     let suffixes = [".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B"];
     let adapted = suffixes.into_iter().find_map(|suffix| tensor.strip_suffix(suffix));
     let module = adapted.or_else(|| {

@@ -100,8 +100,7 @@ findings! {
         format: &'static str,
         reason: HeaderError
     }
-    "`{file}` is not a valid {format} file: {reason}"
-    => "replace the file with an intact copy; `verify --against` compares a folder with the Hub";
+    "`{file}` is not a valid {format} file: {reason}";
 
     /// The content of a file is in another format than its name says. Loaders take the format from the name.
     Warning Misnamed { file: String, format: &'static str }

@@ -429,7 +429,7 @@ mod tests {
     use super::*;
     use crate::count::flags;
 
-    /// A forgotten flag is false for every recipe.
+    /// Without a line in `NUMBERS`, a flag is false for every recipe.
     #[test]
     fn every_flag_of_a_layout_is_read() {
         let json = r#"{

@@ -8,7 +8,8 @@
 //!
 //! 1. Write its constant in the file of its family, and add it to [`METHODS`] and to the table below. The name of a part
 //!    may have marks: `?` if unquantized models use the name, too, so that the name alone proves nothing, and `*` for the end
-//!    of a segment. If no module of a file has its weights, no mark helps: such a file is at best uncertain.
+//!    of a segment. If no module of a file has its weights, the count is at best uncertain, and `verify` reports them as
+//!    missing if the parts that are left have names of one method.
 //! 2. If a part depends on a flag of the recipe, add the flag to `Key` and to `NUMBERS` in `check/rules/recipe.rs`.
 //! 3. Add a case with a known number of parameters to `tests/oracles/definitions.py`, or to `real.py` if the packer runs
 //!    on a CPU, and run the script: it writes the fixture. End the name of the case with the bits, such as `-4bit`, which a
