@@ -8,6 +8,7 @@ mod data_hash;
 pub(crate) mod internal;
 mod model;
 mod model_call;
+mod ranges;
 mod tensors;
 mod values;
 mod verify;

@@ -2,7 +2,7 @@
 
 use std::future::ready;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -11,12 +11,10 @@ use hf_meta_format::Dtype;
 use hf_meta_format::read_plan::{
     PlanOptions, PlannedTensor, ReadPlan, ReadRange, TensorOrder, TensorPiece, TensorSelection,
 };
-use hf_meta_inspect::shared;
 
 use super::model::Model;
+use super::ranges::{Buffers, ReceivePart, read_parts};
 use crate::base::blocking::in_task;
-use crate::base::body_sink::BodySink;
-use crate::base::lock;
 use crate::call::PinnedPlan;
 use crate::error::Error;
 use crate::hub::CommitSha;
@@ -213,22 +211,18 @@ impl TensorReader {
     pub fn chunks(self) -> BoxStream<'static, Result<TensorChunk, Error>> {
         let in_flight = self.in_flight();
         let Self { model, planned, .. } = self;
-        let PinnedPlan { commit, plan, .. } = planned;
-        let ranges = plan.ranges.clone();
+        let (ranges, buffers) = (planned.plan.ranges.clone(), Buffers::default());
         let read = move |range: ReadRange| {
-            let (model, commit, plan) = (model.clone(), commit.clone(), Arc::clone(&plan));
+            let (plan, piece_of) = (Arc::clone(&planned.plan), range.clone());
+            let read = buffers.clone().read(model.clone(), planned.clone(), range);
             // In a separate task, so that ranges arrive while the caller uses others.
             in_task(async move {
-                let (file, span) = (Arc::clone(&range.file), range.start..range.end);
-                let read = model.call(move |call| {
-                    call.read_data(Arc::clone(&file), span.clone(), commit.clone(), None)
-                });
-                let bytes = Bytes::from(read.await?);
+                let bytes = read.await?;
                 let chunk = |piece: TensorPiece| {
                     let bytes = bytes.slice(piece.bytes);
                     TensorChunk { tensor: piece.tensor, offset: piece.offset, bytes }
                 };
-                let chunks: Vec<_> = plan.pieces(&range).map(chunk).map(Ok).collect();
+                let chunks: Vec<_> = plan.pieces(&piece_of).map(chunk).map(Ok).collect();
                 Ok::<_, Error>(stream::iter(chunks))
             })
         };
@@ -254,7 +248,7 @@ impl TensorReader {
         let ranges = planned.plan.ranges.clone();
         let read = move |range: ReadRange| {
             let (model, planned, receive) = (model.clone(), planned.clone(), receive.clone());
-            in_task(read_part(model, planned, range, receive))
+            in_task(read_parts(model, planned, range, receive))
         };
         stream::iter(ranges).map(read).buffer_unordered(in_flight).try_collect().await
     }
@@ -282,68 +276,6 @@ impl TensorReader {
         })
         .boxed()
     }
-}
-
-/// A function that receives parts of tensors.
-type ReceivePart = dyn Fn(usize, u64, &[u8]) -> io::Result<()> + Send + Sync;
-
-/// Reads a range, and passes it on.
-async fn read_part(
-    model: Model,
-    planned: PinnedPlan,
-    range: ReadRange,
-    receive: Arc<ReceivePart>,
-) -> Result<(), Error> {
-    let PinnedPlan { plan, commit, .. } = planned;
-    let failure: Arc<Mutex<Option<io::Error>>> = Arc::default();
-    let (file, span, failed) = (Arc::clone(&range.file), range.start..range.end, failure.clone());
-    // The part of the range that has arrived begins at `at`.
-    let pass_on = move |at: u64, bytes: &[u8]| {
-        let found = parts_of(&plan, &range, at, bytes, &*receive);
-        found.map_err(|error| {
-            let kind = error.kind();
-            *lock(&failed) = Some(error);
-            kind.into()
-        })
-    };
-    let sink = BodySink::new(pass_on);
-    let reader = model.with_sink(&sink);
-    let (name, passed_on) = (file.path.to_string(), sink.clone());
-    let read = reader.call(move |call| {
-        let (file, sink) = (Arc::clone(&file), Some(passed_on.clone()));
-        call.read_data(file, span.clone(), commit.clone(), sink)
-    });
-    let failed = |source| Error::Io { file: name, source: shared(source) };
-    let read = read.await;
-    // Not locked while bytes are passed on.
-    let failure = lock(&failure).take();
-    match (read, failure) {
-        (_, Some(error)) => Err(failed(error)),
-        (Err(error), None) => Err(error),
-        // A source that does not pass on ranges returns them.
-        (Ok(bytes), None) if bytes.is_empty() => Ok(()),
-        (Ok(bytes), None) => sink.receive(0, &bytes).map_err(failed),
-    }
-}
-
-/// Passes on the bytes of the tensors in a part of a range.
-fn parts_of(
-    plan: &ReadPlan,
-    range: &ReadRange,
-    at: u64,
-    bytes: &[u8],
-    receive: &ReceivePart,
-) -> io::Result<()> {
-    let at = usize::try_from(at).unwrap_or(usize::MAX);
-    let end = at.saturating_add(bytes.len());
-    for TensorPiece { tensor, offset, bytes: piece, .. } in plan.pieces(range) {
-        let (first, last) = (piece.start.max(at), piece.end.min(end));
-        if first < last {
-            let offset = offset + (first - piece.start) as u64;
-            receive(tensor, offset, &bytes[first - at..last - at])?;
-        }
-    }
-    Ok(())
 }
 
 /// Tensors that are put together from their parts.

@@ -35,8 +35,8 @@ const MIN_NOTED_BYTES: u64 = 1_000_000_000;
 const PRINT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The memory for data that are written to stdout in their order: a range that arrives early has to wait. The process then
-/// takes 175 to 240 MB.
-const STDOUT_MEMORY: u64 = 96 << 20;
+/// takes 160 MB.
+const STDOUT_MEMORY: u64 = 128 << 20;
 
 /// The minimum useful width of the column of files.
 const MIN_FILE_WIDTH: usize = 16;
@@ -85,7 +85,7 @@ pub(crate) struct GetArgs {
     #[arg(long, short)]
     json: bool,
 
-    /// Memory for data in flight, such as 512M [default: 64 MiB, or 96 MiB with `-o -`]
+    /// Memory for data in flight, such as 512M [default: 64 MiB, or 128 MiB with `-o -`]
     #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_memory)]
     max_memory: Option<u64>,
 
