@@ -14,12 +14,13 @@ use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue};
 use super::SafeUrl;
 use super::attempt::Attempt;
 use super::error::{self, Defect};
-use super::range::{BodySlice, check_encoding, wrong_length};
+use super::range::{BodySlice, check_encoding, content_length, wrong_length};
 use crate::base::body_sink::BodySink;
 use crate::base::budget::CallBudget;
 
-/// The maximum capacity allocated before the first byte arrives. A server can announce a long body and send little.
-const INITIAL_CAPACITY: u64 = 1 << 16;
+/// The maximum capacity of a buffer, as a multiple of the bytes that have arrived. A server can announce a long body and
+/// send little. If the capacity were only doubled, an index of 24 MB would be copied about ten times.
+const MAX_GROWTH: usize = 16;
 
 /// Reads the requested slice of a body.
 ///
@@ -31,10 +32,9 @@ pub(super) async fn read_slice(
     slice: &BodySlice,
     attempt: &mut Attempt<'_>,
 ) -> Result<Vec<u8>, HttpError> {
-    let capacity = slice.length.min(INITIAL_CAPACITY);
-    let mut bytes = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
+    let (mut bytes, length) = (Vec::new(), slice.length);
     let take = |chunk: &[u8]| {
-        bytes.extend_from_slice(chunk);
+        extend(&mut bytes, chunk, Some(length));
         Ok(())
     };
     take_slice(response, slice, attempt, take).await?;
@@ -150,6 +150,19 @@ fn len(bytes: &[u8]) -> u64 {
     bytes.len() as u64
 }
 
+/// Appends bytes to the buffer of a body, whose length may be known.
+fn extend(buffer: &mut Vec<u8>, chunk: &[u8], length: Option<u64>) {
+    let arrived = buffer.len() + chunk.len();
+    if let Some(length) = length
+        && arrived > buffer.capacity()
+    {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let capacity = length.min(arrived.saturating_mul(MAX_GROWTH)).max(arrived);
+        buffer.reserve_exact(capacity - buffer.len());
+    }
+    buffer.extend_from_slice(chunk);
+}
+
 /// A streaming decoder of one response body. An error of kind [`io::ErrorKind::FileTooLarge`] means that the decoded
 /// file is larger than the limit; any other error means that the gzip stream is corrupt or ends early.
 enum BodyDecoder {
@@ -160,12 +173,15 @@ enum BodyDecoder {
 impl BodyDecoder {
     /// Creates the decoder for a response's `Content-Encoding`. It decodes at most `limit` bytes.
     fn new(headers: &HeaderMap, limit: u64) -> Result<Self, Defect> {
-        let file = LimitedBuffer { bytes: Vec::new(), remaining: limit };
+        let file = LimitedBuffer { bytes: Vec::new(), remaining: limit, length: None };
         match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
             Some(name) if name.eq_ignore_ascii_case(b"gzip") => {
                 Ok(Self::Gzip(Box::new(GzDecoder::new(file))))
             }
-            _ => check_encoding(headers).map(|()| Self::Identity(file)),
+            _ => {
+                let length = content_length(headers);
+                check_encoding(headers).map(|()| Self::Identity(LimitedBuffer { length, ..file }))
+            }
         }
     }
 
@@ -191,13 +207,16 @@ impl BodyDecoder {
 struct LimitedBuffer {
     bytes: Vec<u8>,
     remaining: u64,
+    /// The length of the body, if it is the length of the file.
+    length: Option<u64>,
 }
 
 impl Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let rest = self.remaining.checked_sub(bytes.len() as u64);
         self.remaining = rest.ok_or(io::ErrorKind::FileTooLarge)?;
-        self.bytes.write(bytes)
+        extend(&mut self.bytes, bytes, self.length);
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
