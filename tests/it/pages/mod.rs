@@ -6,3 +6,4 @@
 mod docs;
 mod layers;
 mod shape;
+mod tables;

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::adapter::{CLASSIFIERS, Targets};
-use super::stored_modules::{OTHER_NAMES, is_expert};
+use super::exceptions::other_names;
+use super::stored_modules::is_expert;
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::count::names::pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
@@ -272,7 +273,7 @@ fn base_modules(base: &Weights) -> BTreeMap<String, Option<Vec<u64>>> {
 
 /// Returns whether a module is stored under another name than the one that it has in memory.
 fn is_in_memory<T>(modules: &BTreeMap<String, T>, name: &str) -> bool {
-    OTHER_NAMES.iter().any(|names| {
+    other_names().any(|names| {
         let [other, known] = [names.0, names.1].map(|part| part.replace('_', "."));
         modules.contains_key(&name.replace(&other, &known))
     })

@@ -2,6 +2,7 @@
 
 use super::MismatchKind;
 use super::config::ModelCheck;
+use super::exceptions::stores_head;
 use crate::architectures::blueprint::BlueprintEntry;
 use crate::base::model_config::ModelConfig;
 use hf_meta_format::base::json_object::JsonObject;
@@ -11,23 +12,12 @@ impl ModelCheck<'_, '_, '_> {
     /// Finds a model without a head that its class has, or without one row of it per label.
     pub(super) fn check_head(&mut self, config: &ModelConfig<'_>) {
         const LABELS: &str = "Classification";
-        /// The ends of names of classes whose heads are never tied.
-        const ENDS: [&str; 7] = [
-            LABELS,
-            "ForCTC",
-            "ForMultipleChoice",
-            "ForNextSentencePrediction",
-            "ForPreTraining",
-            "ForQuestionAnswering",
-            "ForXVector",
-        ];
-
         /// The key of classes whose head may have no tensors (`XLMSequenceSummary` in transformers).
         const PROJECTION: &str = "summary_use_proj";
 
         let [class] = &self.class.names[..] else { return };
         let is_plain = self.class.object.get(PROJECTION) == Some(false);
-        if is_plain || !ENDS.iter().any(|end| class.ends_with(end)) {
+        if is_plain || !stores_head(class) {
             return;
         }
         let mut known = self.layout.entries.iter().zip(&self.stored.places);
