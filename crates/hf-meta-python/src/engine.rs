@@ -86,8 +86,11 @@ impl Engine {
 
     /// Cancels all calls and waits until none uses Python.
     fn close(&self, py: Python<'_>) {
-        let runtime = lock(&self.runtime).take().filter(|_| self.process == std::process::id());
-        if let Some(runtime) = runtime {
+        let runtime = lock(&self.runtime).take();
+        // A forked process has none of the threads.
+        if self.process == std::process::id()
+            && let Some(runtime) = runtime
+        {
             py.detach(|| ManuallyDrop::into_inner(runtime).shutdown_timeout(EXIT_TIMEOUT));
         }
     }

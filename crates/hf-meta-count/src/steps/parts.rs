@@ -119,7 +119,10 @@ impl Parts {
             if is_own && known.is_none() {
                 return Err(format!("sentence-transformers has no module `{class}`"));
             }
-            let needs = known.filter(|_| is_own).unwrap_or(Needs::Nothing);
+            let needs = match known {
+                Some(needs) if is_own => needs,
+                _ => Needs::Nothing,
+            };
             let folder = index.folder();
             let folder = if path.is_empty() {
                 folder
@@ -178,8 +181,10 @@ impl Parts {
 
     /// Returns the folders of the parts inside of the root, if that is the folder of a part.
     fn others(&self, folder: &str) -> Vec<&str> {
-        let others = self.folders().map(RepoPath::as_str);
-        others.filter(|_| folder.is_empty()).collect()
+        if !folder.is_empty() {
+            return Vec::new();
+        }
+        self.folders().map(RepoPath::as_str).collect()
     }
 
     /// Returns the folders of the parts.

@@ -204,9 +204,8 @@ impl BaseCheck<'_> {
             let known = self.stored_name(module).and_then(|name| self.modules[&name].clone());
             // A tied output embedding is not stored.
             let is_head = module == "lm_head" && !self.modules.contains_key(module);
-            let Some(expected) = known.or_else(|| input.clone().filter(|_| is_head)) else {
-                continue;
-            };
+            let tied = if is_head { input.clone() } else { None };
+            let Some(expected) = known.or(tied) else { continue };
             if expected != *shape {
                 let (expected, shape) = (format!("{expected:?}"), format!("{shape:?}"));
                 found.add(MismatchKind::BaseShapeMismatch, module, "base", expected, shape);

@@ -39,8 +39,12 @@ impl ModelCheck<'_, '_, '_> {
         let names = object.get::<JsonObject<'_>>("id2label").map(|names| names.len() as u64);
         let names = names.map(|labels| (labels, "id2label"));
         let stated = names.or_else(|| Some((object.number("num_labels")?, "num_labels")));
-        // A class that states no number has a default, and a packed head has other rows.
-        let Some((labels, key)) = stated.filter(|_| !self.stored.has_packed) else { return };
+        // A class that states no number has a default.
+        let Some((labels, key)) = stated else { return };
+        // A packed head has other rows.
+        if self.stored.has_packed {
+            return;
+        }
         let has_rows = |tensor: &TensorInfo| tensor.shape.len() > 1 && tensor.shape[0] == labels;
         let is_outside = |entry: &BlueprintEntry| entry.depth == 0 && !entry.path.contains("embed");
         let mut known = self.stored.tensors.iter().filter(|(_, tensor, _)| has_rows(tensor));

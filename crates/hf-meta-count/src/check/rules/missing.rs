@@ -267,9 +267,11 @@ impl ModelCheck<'_, '_, '_> {
     pub(super) fn check_biases(&mut self, config: &ModelConfig<'_>) {
         let entries = self.layout.entries.iter().enumerate();
         let is_sinq = is_by_sinq(config);
-        let unpacked = self.stored.tensors.iter().filter(|_| is_sinq);
-        let unpacked: BTreeSet<_> =
-            unpacked.map(|(.., found)| (found.entry, found.place)).ordered();
+        let mut unpacked = BTreeSet::new();
+        if is_sinq {
+            let tensors = self.stored.tensors.iter();
+            unpacked = tensors.map(|(.., found)| (found.entry, found.place)).ordered();
+        }
         for (at, entry) in entries.filter(|(_, entry)| entry.has_bias) {
             let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
             for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {
