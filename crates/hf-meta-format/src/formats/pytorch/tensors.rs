@@ -78,10 +78,8 @@ pub(super) fn header(
             let begin = at;
             at = at.saturating_add(tensor.new.saturating_mul(size));
             let (key, offset) = tensor.storage(pickle);
-            if is_range
-                && at > begin
-                && let Some(storage) = storages.find(key)
-            {
+            let has_range = is_range && at > begin;
+            if has_range && let Some(storage) = storages.find(key) {
                 places.add(begin, storage, offset);
             }
             builder.push(&name, &TensorInfo::new(dtype, shape, (begin, at)));
