@@ -195,6 +195,8 @@ impl Parts {
 
 /// Returns whether a class of a component has weights, by its name. Others are tokenizers, processors and schedulers.
 fn is_model(class: &str) -> bool {
+    /// The classes of other formats, and `MultiControlNetModel`, whose parts are in folders of other names (`save_pretrained`
+    /// in diffusers 0.42).
     const STARTS: [&str; 4] = ["Flax", "Multi", "Onnx", "OV"];
     const ENDS: [&str; 8] = [
         "Model",
@@ -207,6 +209,7 @@ fn is_model(class: &str) -> bool {
         "Encoder",
     ];
 
+    // The pipelines of Cosmos create the checker without files of the repository.
     let is_other =
         STARTS.iter().any(|start| class.starts_with(start)) || class == "CosmosSafetyChecker";
     let has_name = class.starts_with("Autoencoder") || ENDS.iter().any(|end| class.ends_with(end));
