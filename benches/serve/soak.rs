@@ -109,8 +109,11 @@ async fn read(address: String, next: Arc<AtomicUsize>, end: Instant) -> Result<O
             Ok(response) => {
                 let (status, body) = (response.status(), response.text().await.unwrap_or_default());
                 let title = body.split("<title>").nth(1).and_then(|rest| rest.split('<').next());
-                let title = title.filter(|_| path.starts_with("/badge/"));
-                format!("{} {}", status.as_u16(), title.unwrap_or("page or JSON"))
+                let content = match title {
+                    Some(title) if path.starts_with("/badge/") => title,
+                    _ => "page or JSON",
+                };
+                format!("{} {content}", status.as_u16())
             }
             Err(_) => "no response".to_owned(),
         };

@@ -12,8 +12,11 @@ fn main() {
     }
     let args = ["rev-parse", "HEAD", "--git-path", "logs/HEAD"];
     let Ok(output) = Command::new("git").args(args).current_dir(&root).output() else { return };
+    if !output.status.success() {
+        return;
+    }
     let text = String::from_utf8_lossy(&output.stdout);
-    let mut lines = text.lines().filter(|_| output.status.success());
+    let mut lines = text.lines();
     if let (Some(commit), Some(log)) = (lines.next(), lines.next()) {
         println!("cargo::rustc-env=HF_META_COMMIT={commit}");
         println!("cargo::rerun-if-changed={}", root.join(log).display());

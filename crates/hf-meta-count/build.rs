@@ -106,6 +106,10 @@ impl Packed {
         }
         for block in lines.chunk_by(|_, next| next.depth > 0) {
             let (first, inner) = (block[0].text, &block[1..]);
+            if first.starts_with("exceptions ") {
+                self.add_rules(block);
+                continue;
+            }
             let start = if let Some(names) = first.strip_prefix("architecture ") {
                 format!("layout {}", names.replace(", ", ","))
             } else if let Some(name) = first.strip_prefix("block ") {

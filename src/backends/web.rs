@@ -142,7 +142,9 @@ pub(crate) fn explain(file: String, error: HttpError, repo: Option<(&RepoId, &Re
 
 /// Returns the kind of an error response. A server without repositories only lacks a file, or denies the access to it.
 fn refusal_kind(response: &HubError, has_repos: bool) -> ErrorKind {
-    match response.kind().filter(|_| !has_repos || !response.is_foreign()) {
+    let is_of_other_server = has_repos && response.is_foreign();
+    let kind = if is_of_other_server { None } else { response.kind() };
+    match kind {
         Some(ErrorKind::FileNotFound) => ErrorKind::FileNotFound,
         Some(kind) if has_repos => kind,
         Some(_) if response.status == 404 => ErrorKind::FileNotFound,

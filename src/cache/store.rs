@@ -270,6 +270,7 @@ fn add(hash: Sha256, part: &[u8]) -> Sha256 {
     hash.chain_update((part.len() as u64).to_le_bytes()).chain_update(part)
 }
 
+/// The length of a SHA-256 hash in bytes.
 const CHECKSUM_LENGTH: usize = 32;
 
 /// Encodes the entry for a key. Returns `None` if the value cannot be encoded.

@@ -67,7 +67,10 @@ impl CacheLookup {
         probe: RepoPath,
         budget: &CallBudget,
     ) -> Option<Self> {
-        let repo = origin.repo().filter(|_| cache_mode != CacheMode::Bypass)?;
+        if cache_mode == CacheMode::Bypass {
+            return None;
+        }
+        let repo = origin.repo()?;
         let HubRepo { http, endpoint, repo: id, .. } = repo;
         let keys = CacheKeys::new(endpoint, http, id, part);
         let (repo, is_online) = (repo.clone(), origin.online().is_some());
@@ -154,7 +157,8 @@ impl CacheLookup {
         let request = self.repo.current_commit(path);
         let may_be_stale = cached.is_fresh(stale_if_error);
         // A server that hangs must leave time for the cached commit.
-        let limit = self.meter.time_left().filter(|_| may_be_stale).map(|left| left / 2);
+        let time_left = if may_be_stale { self.meter.time_left() } else { None };
+        let limit = time_left.map(|left| left / 2);
         let found = match limit {
             Some(limit) => {
                 timeout(limit, request).await.unwrap_or(Err(Error::DeadlineExceeded { limit }))

@@ -108,7 +108,8 @@ impl HttpClients {
                     let version =
                         if is_http2 { NegotiatedHttp::Http2 } else { NegotiatedHttp::Http1 };
                     self.record(&origin, version);
-                    return Ok((response, permit.filter(|_| !is_http2)));
+                    let permit = if is_http2 { None } else { permit };
+                    return Ok((response, permit));
                 }
                 Err(error)
                     if is_http2_only && self.may_resend(&origin, &error, &mut has_resent) => {}

@@ -40,7 +40,7 @@ def blocks(text):
     """Yields each architecture with the formulas of its layout, its blocks and the layout it is like: all, and those of lengths."""
     bodies, names = {}, None
     for line in text.splitlines():
-        if line.startswith(("block ", "architecture ")):
+        if line.startswith(("block ", "architecture ", "exceptions ")):
             names = line.split(" ", 1)[1]
             bodies[names] = []
         elif line.startswith("  "):

@@ -31,7 +31,8 @@ HEADER = """\
 #   PATH.* model KEY             the layout of the architecture that the nested model `KEY` states, without its head
 #   ... none                     a module that the layout after `like` has, and this one lacks
 #
-# `architectures/architecture.rs` explains formulas. $hidden, $heads and $layers are the keys of that meaning."""
+# `architectures/architecture.rs` explains formulas. $hidden, $heads and $layers are the keys of that meaning.
+# Exceptions follow the last layout."""
 
 
 def rank(name):

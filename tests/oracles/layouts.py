@@ -2,6 +2,7 @@
 """Derives `architectures/layouts.txt` from the samples of `layout_samples.py`.
 
     tests/oracles/layouts.py FOLDER TABLE
+    tests/oracles/layouts.py --exceptions TABLE
 
 For each dimension of each module and for the length of each list, the first formula is taken that holds in all samples,
 with at least two different values. A dimension without a formula is `_`. Modules that are not stored in all samples form
@@ -9,6 +10,7 @@ groups that are stored together, with the condition on the configuration if ther
 always one is stored. A nested model whose modules agree with its own architecture refers to that layout.
 A second run writes the same table. `layout_blocks.py` writes it, and its header explains the format.
 Architectures with one sample are left out. `layout_corrections.txt` has what the samples do not show.
+It ends with exceptions of all architectures, which are copied. The second command only copies them.
 """
 
 import collections
@@ -617,7 +619,7 @@ class Included:
 
 
 FIXTURES = ROOT / "fixtures" / "moe"
-CORRECTIONS = pathlib.Path(__file__).with_name("layout_corrections.txt")
+CORRECTIONS, MARK, EXCEPTIONS = pathlib.Path(__file__).with_name("layout_corrections.txt").read_text().partition("# Exceptions of all architectures.")
 
 
 def add_fixtures(name, data):
@@ -640,13 +642,13 @@ def add_fixtures(name, data):
 
 def corrections(name):
     """Returns the paths and values of the corrections of an architecture."""
-    lines = [line.split() for line in CORRECTIONS.read_text().splitlines() if line and not line.startswith("# ")]
+    lines = [line.split() for line in CORRECTIONS.splitlines() if line and not line.startswith("# ")]
     return [(path, value) for patterns, path, value in lines if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split(","))]
 
 
 def copies():
     """Yields the architectures that the corrections add, with the architecture whose modules they have."""
-    for line in CORRECTIONS.read_text().splitlines():
+    for line in CORRECTIONS.splitlines():
         names, _, source = line.partition(" < ")
         if source and not line.startswith("# "):
             yield from ((name, source) for name in names.split(","))
@@ -675,6 +677,10 @@ def correct(words, name):
 
 def main():
     folder, target, *names = sys.argv[1:]
+    if folder == "--exceptions":
+        table = pathlib.Path(target)
+        table.write_text(table.read_text().partition(MARK)[0] + MARK + EXCEPTIONS)
+        return
     layouts, words, corrected, versions = {}, {}, {}, set()
     for path in sorted(pathlib.Path(folder).glob("*.json")):
         if names and path.stem not in names or ("*", "none") in corrections(path.stem):
@@ -736,7 +742,7 @@ def main():
         words[name] = own
     lines = [*layout_blocks.HEADER.format(version=versions.pop()).splitlines(), *layout_blocks.write(words)]
     assert not versions, "The samples are of several versions."
-    pathlib.Path(target).write_text("\n".join(lines) + "\n")
+    pathlib.Path(target).write_text("\n".join(lines) + f"\n\n{MARK}{EXCEPTIONS}")
     print(len(layouts), "architectures,", sum(map(len, lines)) + len(lines), "bytes,", len(lines), "lines")
 
 

@@ -13,6 +13,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
+
 # The reasons why huggingface.js counts a layout differently, by the start of the fixture's name. A new case in
 # `tests/oracles` states its reason itself, as `peers`.
 REASONS = {
@@ -94,6 +96,12 @@ REASONS = {
     "torchao": "the method is unknown to huggingface.js, and scales are counted",
     "transformers-real": "the method is unknown to huggingface.js, so elements are counted as stored",
     "vptq": "codes are counted as stored, and codebooks as parameters",
+}
+
+# What the pages say about the layouts of known size.
+STATED = {
+    "README.md": "| 0 of {all} | {right} of {all} | not compared |",
+    "src/docs/quantization.md": "counts {right}. The others",
 }
 
 
@@ -179,7 +187,12 @@ def main(folder, ours, js, py):
         if not is_true(folder, document):
             print(f"{document['source']}: {document['parameterTotal']} is not the known size of the model")
             wrong.add(document["source"])
-    print(f"{by_layout['right'] + by_layout['wrong']} layouts of known size: huggingface.js agrees on {by_layout['right']}")
+    print(f"{by_layout.total()} layouts of known size: huggingface.js agrees on {by_layout['right']}")
+    for page, text in STATED.items():
+        text = text.format(all=by_layout.total(), right=by_layout["right"])
+        if text not in (ROOT / page).read_text():
+            print(f"{page} must say: {text}")
+            wrong.add(page)
     print(f"{len(ours)} repositories: {known} known differences, {len(wrong)} others")
     return 1 if wrong or not ours else 0
 

@@ -39,7 +39,7 @@ pub(super) fn update(existing: &str, new: &str, changed: &[&str]) -> String {
     while let Some((before, name, rest)) = next_part(text) {
         updated += before;
         let is_replaced = name != LICENSE || changed.contains(&LICENSE);
-        let new = part(new_text, name).filter(|_| is_replaced);
+        let new = if is_replaced { part(new_text, name) } else { None };
         updated += new.or_else(|| part(text, name)).map_or("", |(_, part)| part);
         text = rest;
     }

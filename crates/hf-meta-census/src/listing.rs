@@ -142,11 +142,16 @@ impl Listing {
         fs::create_dir_all(&folder).map_err(failed_to("create", &folder))?;
         let (mut pages, mut footer) = self.resume(&folder, &self.first_page(client)?);
         let (limit, mut seen) = (self.limit.unwrap_or(usize::MAX), HashSet::new());
-        while let Some(mut page) = footer.next.take().filter(|_| footer.listed < limit) {
+        while let Some(mut page) = footer.next.take() {
+            if footer.listed >= limit {
+                break;
+            }
             let (models, next) = loop {
                 let requested = self.request(client, &page).await;
                 let is_too_large = matches!(&requested, Err(CensusError::Hub(error)) if error.kind() == ErrorKind::TooLarge);
-                match with_limit(&page, |models| models / 2).filter(|_| is_too_large) {
+                let smaller =
+                    if is_too_large { with_limit(&page, |models| models / 2) } else { None };
+                match smaller {
                     Some(smaller) => page = smaller,
                     None => break requested?,
                 }

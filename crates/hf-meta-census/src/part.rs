@@ -204,9 +204,11 @@ impl StoredPart {
 
     /// Returns the repositories without a row, and those with a failed row if `failed` is true.
     pub(super) fn unread(&self, failed: bool) -> impl Iterator<Item = &ListedRepo> {
-        let rows = self.rows.iter().filter(|_| !failed).map(|row| &*row.repo);
-        let rows: HashSet<_> = rows.collect();
-        self.footer.unread.values().filter(move |repo| !rows.contains(&*repo.repo))
+        let mut done = HashSet::new();
+        if !failed {
+            done.extend(self.rows.iter().map(|row| &*row.repo));
+        }
+        self.footer.unread.values().filter(move |repo| !done.contains(&*repo.repo))
     }
 }
 

@@ -246,7 +246,10 @@ pub(super) async fn recount(
     let commit = row.commit.as_ref()?;
     let (mut stored, mut files) = (HeaderBytes::new(commit.parse().ok()?), Vec::new());
     for header in headers {
-        let file = header.to_file().filter(|_| header.commit == *commit)?;
+        if header.commit != *commit {
+            return None;
+        }
+        let file = header.to_file()?;
         files.push(file.path.clone());
         stored.add(file);
     }

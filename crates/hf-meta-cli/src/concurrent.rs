@@ -116,7 +116,7 @@ mod tests {
         let (sender, mut ended) = mpsc::channel::<()>(1);
         let sender = Arc::new(Mutex::new(Some(sender)));
         let read = move |number: u32| {
-            let held = sender.lock().unwrap().take().filter(|_| number > 0);
+            let held = if number > 0 { sender.lock().unwrap().take() } else { None };
             async move {
                 if held.is_some() {
                     pending::<()>().await;

@@ -92,7 +92,7 @@ impl FileEdit {
     /// written and the data do not have the hash that the metadata state. The file has the old or the new header.
     pub fn apply(self, progress: &EditProgress) -> Result<(), FileEditError> {
         let spec = ModelSpec::from_metadata(self.changes.after());
-        let hash = spec.and_then(|spec| spec.data_hash()).filter(|_| self.is_new_file());
+        let hash = spec.and_then(|spec| spec.data_hash());
         let is_new_file = self.is_new_file();
         let Self { target, old, new: Some(new), .. } = self else { return Ok(()) };
         let mut disk = RealDisk { progress: progress.clone() };

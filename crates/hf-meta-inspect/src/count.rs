@@ -102,7 +102,7 @@ impl SetReader {
             None => ConfigFile::default(),
         };
         let find_other = move || {
-            let other = builder.other_config_file(&config.configs).filter(|_| !is_partial);
+            let other = if is_partial { None } else { builder.other_config_file(&config.configs) };
             (builder, config, other)
         };
         let (builder, mut config, other) = files.run(0, find_other).await;

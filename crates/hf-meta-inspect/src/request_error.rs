@@ -89,8 +89,10 @@ impl HttpError {
 
     /// Returns the reason why the budget of the call ended the request.
     pub fn refusal(&self) -> Option<Refusal> {
-        let is_refused = self.kind == HttpErrorKind::OverBudget;
-        self.source.clone().filter(|_| is_refused).map(Refusal)
+        if self.kind != HttpErrorKind::OverBudget {
+            return None;
+        }
+        self.source.clone().map(Refusal)
     }
 
     /// Returns whether the same request may succeed if it is retried.

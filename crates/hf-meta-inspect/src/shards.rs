@@ -176,10 +176,10 @@ impl SetReader {
 
     /// Returns the shards to read while the index arrives, according to its first shard.
     fn predict_shards(&self, index: &OpenIndex) -> Vec<RepoPath> {
-        let is_early = self.call.settings.plan.reads_shards_early(index.length);
-        let Some(first) = index.first_shard.as_ref().filter(|_| is_early) else {
+        if !self.call.settings.plan.reads_shards_early(index.length) {
             return Vec::new();
-        };
+        }
+        let Some(first) = &index.first_shard else { return Vec::new() };
         let mut shards = numbered_shards(first, MAX_PREDICTED);
         if shards.is_empty() {
             shards.push(first.clone());

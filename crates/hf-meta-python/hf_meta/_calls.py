@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
 T = TypeVar("T")
+C = TypeVar("C")
+R = TypeVar("R")
 
 _DEFAULTS = {
     "endpoint": None,
@@ -274,15 +276,8 @@ class BatchProgress:
 
 def blocking(call: Callable[P, Call[T]], module: str) -> Callable[P, T]:
     """Returns a function of a module that starts a call and waits for its result."""
-
-    @functools.wraps(call)
-    def function(*args: P.args, **kwargs: P.kwargs) -> T:
-        check(call, args, kwargs)
-        return call(*args, **kwargs).wait()
-
     returned = call.__annotations__["return"].removeprefix("Call[").removesuffix("]")
-    describe(function, call, module, returned)
-    return function
+    return face(call, module, Call.wait, returned)
 
 
 def awaitable(call: Callable[P, Call[T]], module: str) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -294,6 +289,18 @@ def awaitable(call: Callable[P, Call[T]], module: str) -> Callable[P, Coroutine[
         return await call(*args, **kwargs).awaited()
 
     returned = call.__annotations__["return"].removeprefix("Call[").removesuffix("]")
+    describe(function, call, module, returned)
+    return function
+
+
+def face(call: Callable[P, C], module: str, result: Callable[[C], R], returned: str) -> Callable[P, R]:
+    """Returns a function of a module that starts a call and returns a result of it."""
+
+    @functools.wraps(call)
+    def function(*args: P.args, **kwargs: P.kwargs) -> R:
+        check(call, args, kwargs)
+        return result(call(*args, **kwargs))
+
     describe(function, call, module, returned)
     return function
 

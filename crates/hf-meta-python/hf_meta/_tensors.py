@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ._arguments import check
-from ._calls import Call, Settings, describe
+from ._calls import Call, Settings, face
 from ._inspect import source_name
 from ._native import TensorStream
 
@@ -113,26 +111,12 @@ def read_tensors(
 
 def blocking(call: Callable[P, Reading], module: str) -> Callable[P, Iterator[tuple[str, Any]]]:
     """Returns a function of a module that yields the tensors of a read."""
-
-    @functools.wraps(call)
-    def function(*args: P.args, **kwargs: P.kwargs) -> Iterator[tuple[str, Any]]:
-        check(call, args, kwargs)
-        return call(*args, **kwargs).tensors()
-
-    describe(function, call, module, "Iterator[tuple[str, Any]]")
-    return function
+    return face(call, module, Reading.tensors, "Iterator[tuple[str, Any]]")
 
 
 def awaitable(call: Callable[P, Reading], module: str) -> Callable[P, AsyncIterator[tuple[str, Any]]]:
     """Returns a function of a module that yields the tensors of a read, for `async for`."""
-
-    @functools.wraps(call)
-    def function(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[tuple[str, Any]]:
-        check(call, args, kwargs)
-        return call(*args, **kwargs).awaited()
-
-    describe(function, call, module, "AsyncIterator[tuple[str, Any]]")
-    return function
+    return face(call, module, Reading.awaited, "AsyncIterator[tuple[str, Any]]")
 
 
 def _to_array(tensor: tuple[str, str, list[int], bytearray] | None) -> tuple[str, Any] | None:

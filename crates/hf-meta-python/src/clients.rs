@@ -68,7 +68,8 @@ impl Clients {
         if !(1..=1_000).contains(&request.jobs) {
             return Err(PyValueError::new_err("`jobs` must be between 1 and 1,000"));
         }
-        let timeout = timeout(request.timeout)?.filter(|_| share.is_some());
+        let timeout = timeout(request.timeout)?;
+        let timeout = if share.is_some() { timeout } else { None };
         let (endpoint, contact) = (request.endpoint.clone(), request.contact.clone());
         let mut environment = DefaultHasher::new();
         std::env::vars_os().for_each(|variable| variable.hash(&mut environment));

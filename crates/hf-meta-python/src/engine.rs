@@ -86,8 +86,9 @@ impl Engine {
 
     /// Cancels all calls and waits until none uses Python.
     fn close(&self, py: Python<'_>) {
-        let runtime = lock(&self.runtime).take().filter(|_| self.process == std::process::id());
-        if let Some(runtime) = runtime {
+        let Some(runtime) = lock(&self.runtime).take() else { return };
+        // A forked process has none of the threads.
+        if self.process == std::process::id() {
             py.detach(|| ManuallyDrop::into_inner(runtime).shutdown_timeout(EXIT_TIMEOUT));
         }
     }

@@ -95,8 +95,11 @@ impl Lookups {
         };
         let known = cached.map(|cached| cached.result);
         let known = known.filter(|known| !known.is_transient_failure());
-        // A result beyond the maximum staleness is still better than none.
-        known.filter(|_| result.is_transient_failure()).unwrap_or(result)
+        match known {
+            // A result beyond the maximum staleness is still better than none.
+            Some(known) if result.is_transient_failure() => known,
+            _ => result,
+        }
     }
 
     /// Returns a number that increases when a result changes before it has expired.
@@ -229,7 +232,9 @@ impl Lookups {
                 } else if report.fetch.requests > 0 {
                     self.outage.responded();
                 }
-                if let Some(options) = query.memory().filter(|_| query.has_engine()) {
+                if query.has_engine()
+                    && let Some(options) = query.memory()
+                {
                     add_count_answer(&mut report, &options);
                 }
                 return Ok(report.into());

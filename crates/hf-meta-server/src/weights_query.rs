@@ -57,7 +57,7 @@ fn conditions(query: &QueryString<'_>) -> Result<Option<MemoryOptions>, Failure>
         has_memory |= matches!(name, "engine" | "gpu" | "fit" | "context");
     }
     memory.finish().map_err(|error| Failure::invalid_option("invalid options", error))?;
-    Ok(Some(memory).filter(|_| has_memory))
+    Ok(has_memory.then_some(memory))
 }
 
 impl WeightsQuery {

@@ -171,7 +171,7 @@ async fn a_change_after_the_index_is_a_row_with_its_reason() {
         if is_shard && fault.is_none() {
             weak.upgrade()?.move_branch(name, "main", NEW);
         }
-        fault.clone().filter(|_| is_shard)
+        if is_shard { fault.clone() } else { None }
     });
     let names = Manifest::from_names(cases.iter().map(|(name, ..)| (*name).to_owned())).unwrap();
     let found = read(support::client(&hub), &names).await;

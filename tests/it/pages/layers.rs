@@ -99,10 +99,12 @@ impl Sources {
         let (module, rest) = path.split_at(length);
         let exports = &self.exports[module];
         let exported = rest.first().and_then(|item| exports.iter().find(|(name, _)| name == item));
-        match exported.filter(|_| depth < 10) {
-            Some((_, target)) => self.definition(&[target, &rest[1..]].concat(), depth + 1),
-            None if length == 0 && !self.items.contains(rest.first()?) => None,
-            None => Some(&*self.files[module]),
+        match exported {
+            Some((_, target)) if depth < 10 => {
+                self.definition(&[target, &rest[1..]].concat(), depth + 1)
+            }
+            _ if length == 0 && !self.items.contains(rest.first()?) => None,
+            _ => Some(&*self.files[module]),
         }
     }
 

@@ -5,4 +5,6 @@
 
 mod docs;
 mod layers;
+mod numbers;
 mod shape;
+mod tables;

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use hf_meta::{Client, Dtype, Error, Plan, SafetensorsFileHeader, SafetensorsParseFromRepo};
+use serde_json::json;
 
 use crate::folder::load_folder;
 use crate::hub::{File, LocalHub, Repo};
@@ -102,6 +103,16 @@ pub(crate) fn index(weight_map: &[(&str, &str)]) -> File {
     let entry = |(tensor, shard): &(&str, &str)| format!(r#""{tensor}":"{shard}""#);
     let entries: Vec<_> = weight_map.iter().map(entry).collect();
     File::from_bytes(format!(r#"{{"weight_map":{{{}}}}}"#, entries.join(",")))
+}
+
+/// The `modules.json` of sentence-transformers, from the folder and the class of each module.
+pub(crate) fn modules_json(modules: &[(&str, &str)]) -> File {
+    let module = |(number, (folder, class)): (usize, &(&str, &str))| {
+        let class = format!("sentence_transformers.models.{class}");
+        json!({ "idx": number, "name": number.to_string(), "path": folder, "type": class })
+    };
+    let modules: Vec<_> = modules.iter().enumerate().map(module).collect();
+    File::from_bytes(json!(modules).to_string())
 }
 
 /// Creates a repository of two shards: `a` with tensor `x`, and `b` with tensor `y`.

@@ -1,7 +1,8 @@
 //! Checks of values, and comparisons of two models by content.
 
+mod pairs;
+
 use std::fs;
-use std::path::Path;
 
 use hf_meta::{Client, Finding, Source, ValueCheck, ValueReport};
 use safetensors::Dtype;
@@ -15,6 +16,7 @@ use crate::support::{client, hex};
 
 /// The rows and columns of the matrices: 8 MiB each, of which a sample reads 8 blocks of 16 KiB.
 const ROWS: usize = 2_048;
+
 const COLUMNS: usize = 1_024;
 
 /// The values of a model: two matrices, a vector and the scale of a matrix.
@@ -220,175 +222,6 @@ async fn values_that_cannot_be_read_are_not_checked() {
     assert_eq!((report.tensors, report.unchecked, report.bytes_checked), (1, 1, 512));
     let is_scale = |found: &Finding| found.to_string().contains("`scales`");
     assert!(report.findings.iter().all(is_scale), "{:?}", report.findings);
-}
-
-/// Starts a Hub with models that differ from the first one, with the hashes of their files.
-fn pairs() -> LocalHub {
-    let base = Values::new();
-    let repo = |name: &str, bytes: Vec<u8>| {
-        let hash = hex(Sha256::digest(&bytes));
-        Repo::new(name).file("model.safetensors", File::from_bytes(bytes).hash(&hash))
-    };
-    let changed = |change: &dyn Fn(&mut Values)| {
-        let mut values = base.clone();
-        change(&mut values);
-        values.file()
-    };
-    let tuned = |values: &mut Values| {
-        for value in values
-            .first
-            .iter_mut()
-            .chain(&mut values.second)
-            .chain(&mut values.bias)
-            .chain(&mut values.scale)
-        {
-            *value *= 1.01;
-        }
-    };
-    // The product of two small matrices is added to one matrix.
-    let merged = |values: &mut Values| {
-        for (at, value) in values.second.iter_mut().enumerate() {
-            let [row, column] = [at / COLUMNS, at % COLUMNS].map(|at| u16::try_from(at % 97 + 1));
-            *value += f32::from(row.unwrap()) * f32::from(column.unwrap()) * 1e-6;
-        }
-    };
-    // The same tensors with another metadata, so that the file has another hash.
-    let metadata = Some([("format".to_owned(), "pt".to_owned())].into());
-    let file = base.file();
-    let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
-    let resaved = safetensors::serialize(tensors.iter(), metadata).unwrap();
-    let (old, new) = ("1".repeat(40), "2".repeat(40));
-    let versions = Repo::new("org/versions")
-        .commit(&new)
-        .file("model.safetensors", File::from_bytes(changed(&|values| values.scale[3] = 0.25)))
-        .commit(&old)
-        .file("model.safetensors", File::from_bytes(base.file()))
-        .revision("v1", &old)
-        .revision("v2", &new);
-    LocalHub::start([
-        versions,
-        sharded(&base),
-        repo("org/merged", changed(&merged)),
-        repo("org/bf16", base.bf16_file()),
-        repo("org/base", base.file()),
-        repo("org/copy", base.file()),
-        repo("org/resaved", resaved),
-        repo("org/tuned", changed(&tuned)),
-        repo("org/one", changed(&|values| values.bias[3] += 1.0)),
-        repo("org/other", super::write_file(&[("w", Dtype::F32, &[4, 4])])),
-    ])
-    .unwrap()
-}
-
-/// The tensors of a model in two shards.
-fn sharded(values: &Values) -> Repo {
-    let file = values.file();
-    let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
-    let shard = |is_first: bool| {
-        let of_shard = tensors.iter().filter(|(name, _)| name.starts_with("first") == is_first);
-        let bytes = safetensors::serialize(of_shard, None).unwrap();
-        let hash = hex(Sha256::digest(&bytes));
-        File::from_bytes(bytes).hash(&hash)
-    };
-    let names = tensors.names();
-    let of = |name: &str| if name.starts_with("first") { "1.safetensors" } else { "2.safetensors" };
-    let map: Vec<_> = names.iter().map(|name| (&**name, of(name))).collect();
-    Repo::new("org/resharded")
-        .file("model.safetensors.index.json", crate::support::index(&map))
-        .file("1.safetensors", shard(true))
-        .file("2.safetensors", shard(false))
-}
-
-/// The pairs that people compare: a copy, the same repository at two commits, a fine-tuned model, a merged adapter, other
-/// shards, another dtype, one changed tensor, and another architecture.
-#[test]
-fn two_models_are_compared_by_content() {
-    let hub = pairs();
-    let versions = run(&hub, &["diff", "--values=all", "org/versions@v1", "org/versions@v2"]);
-    assert_eq!(versions.code, 1, "{}", versions.stderr);
-    let line = "1 of 4 tensors differ: first.weight_scale\n";
-    assert!(versions.stdout.starts_with(line), "{}", versions.stdout);
-    let resharded = ["diff", "--values", "--ignore-shards", "org/base", "org/resharded"];
-    assert_eq!(run(&hub, &resharded).code, 0);
-    let cases = [
-        ("org/versions@v1", 0, "same weights, other files: 4 tensors in a sample of 1.5"),
-        ("org/merged", 1, "1 of 4 tensors differ in a sample of 1.59 %: second.weight\n"),
-        ("org/resharded", 1, "same weights, other files: 4 tensors in a sample of 1.5"),
-        ("org/bf16", 1, "no tensor of the same name, dtype and shape to compare"),
-        ("org/copy", 0, "same bytes in 4 tensors"),
-        ("org/resaved", 0, "same weights, other files: 4 tensors in a sample of 1.5"),
-        ("org/tuned", 1, "all 4 tensors differ in a sample of 1.5"),
-        ("org/one", 1, "1 of 4 tensors differ in a sample of 1.5"),
-        ("org/other", 1, "no tensor of the same name, dtype and shape to compare"),
-    ];
-    for (other, code, first) in cases {
-        let found = run(&hub, &["diff", "--values", "org/base", other]);
-        assert_eq!(found.code, code, "{other}: {}", found.stdout);
-        assert!(found.stdout.starts_with(first), "{other}: {}", found.stdout);
-        assert!(!found.stdout.contains("values are not compared"), "{other}: {}", found.stdout);
-    }
-    let one = run(&hub, &["diff", "--values=all", "org/base", "org/one", "--json"]);
-    let json: Value = serde_json::from_str(&one.stdout).unwrap();
-    let values = &json["values"];
-    assert_eq!((one.code, &values["same"], &values["identical"]), (1, &3.into(), &0.into()));
-    let found = &values["differing"][0];
-    assert_eq!(
-        (&found["tensor"], &found["compared"], &found["differing"]),
-        (&"bias".into(), &1_024.into(), &1.into())
-    );
-    assert!((found["largest"].as_f64().unwrap() - 1.0).abs() < 1e-6, "{found}");
-    let all = run(&hub, &["diff", "--values=all", "org/base", "org/resaved"]).stdout;
-    assert!(all.starts_with("same weights, other files: 4 tensors\n"), "{all}");
-    let none = run(&hub, &["diff", "--values", "org/base", "org/none"]);
-    assert_eq!(none.code, 3, "{}", none.stderr);
-}
-
-/// Transposed tensors and views are not ranges of a file: they are left out, unless their files have the same hash.
-#[test]
-fn tensors_that_are_not_ranges_are_left_out_of_a_comparison() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/pytorch");
-    let file = |name: &str| File::from_bytes(fs::read(fixtures.join(name)).unwrap());
-    let root = tempfile::tempdir().unwrap();
-    let folder = |name: &str, file: &str| {
-        let folder = root.path().join(name);
-        fs::create_dir(&folder).unwrap();
-        fs::copy(fixtures.join(file), folder.join("pytorch_model.bin")).unwrap();
-        format!("{}/", folder.display())
-    };
-    let repo = |name: &str, name_of_file: &str| {
-        Repo::new(name).file("pytorch_model.bin", file(name_of_file))
-    };
-    let hub = LocalHub::start([
-        repo("org/overlap", "overlap.bin"),
-        repo("org/copy", "overlap.bin"),
-        repo("org/one", "unfolded.bin"),
-    ])
-    .unwrap();
-    let [one, other] = [folder("one", "overlap.bin"), folder("other", "overlap.bin")];
-    let cases = [
-        ([&*one, &*other], 0, "same weights, other files: 1 tensor, without 2 tensors\n"),
-        (["org/overlap", "org/copy"], 0, "same bytes in 3 tensors\n"),
-        (["org/overlap", "org/one"], 1, "no tensor of the same name, dtype and shape to compare\n"),
-    ];
-    for ([before, after], code, first) in cases {
-        let found = run(&hub, &["diff", "--values=all", before, after]);
-        assert_eq!(found.code, code, "{before} {after}: {}{}", found.stdout, found.stderr);
-        assert!(found.stdout.starts_with(first), "{before} {after}: {}", found.stdout);
-    }
-}
-
-/// Equal hashes need no data.
-#[tokio::test]
-async fn nothing_is_read_of_files_with_equal_hashes() {
-    let hub = pairs();
-    let client = client(&hub);
-    let diff = client
-        .model("org/base")
-        .compare_values(&client.model("org/copy"), ValueCheck::All)
-        .await
-        .unwrap();
-    assert_eq!((diff.identical, diff.same, diff.bytes_compared), (4, 0, 0));
-    assert!(client.stats().bytes_read < 10_000);
 }
 
 /// The hash covers the data of a file, so all of its bytes are needed, even those whose values cannot be checked.

@@ -8,10 +8,12 @@ mod accidents;
 mod against;
 mod diff;
 mod field;
+mod formats;
 mod planted;
 mod published;
 mod requests;
 mod sets;
+mod work_tree;
 
 use hf_meta::{Client, VerifyReport};
 use hf_meta_count::results::Finding;
@@ -26,8 +28,11 @@ use crate::support::checkpoint::Checkpoint;
 
 /// A checkpoint of 72 shards, one of the shards, the shard before it, and a tensor of the first one.
 const BLOOM: &str = "bigscience/bloom";
+
 const SHARD: &str = "model_00007-of-00072.safetensors";
+
 const OTHER: &str = "model_00006-of-00072.safetensors";
+
 const TENSOR: &str = "h.5.input_layernorm.weight";
 
 fn tie(set: &mut Checkpoint, tied: bool) {
@@ -239,101 +244,6 @@ async fn an_unreadable_hub_count_is_reported() {
     assert_eq!(report.parameters().hub, None);
 }
 
-/// Every finding is a result of SARIF, at the address of its file, and so is a repository that cannot be read.
-#[test]
-fn the_command_prints_sarif() {
-    let hub = hub_with_defects();
-    let ran = run(&hub, &["verify", "org/planted", "org/none", "--sarif"]);
-    assert_eq!(ran.code, 3);
-    let log: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(log["version"], "2.1.0");
-    let results = log["runs"][0]["results"].as_array().unwrap();
-    let json = run(&hub, &["verify", "org/planted", "--json"]).stdout;
-    let json: Value = serde_json::from_str(&json).unwrap();
-    let findings = json["findings"].as_array().unwrap();
-    assert_eq!(results.len(), findings.len() + 1);
-    for (result, finding) in results.iter().zip(findings) {
-        assert_eq!(result["ruleId"], finding["kind"]);
-        assert_eq!(result["level"], finding["severity"]);
-        assert_eq!(result["message"]["text"], finding["message"]);
-    }
-    let uri = |result: &Value| {
-        let location = &result["locations"][0]["physicalLocation"]["artifactLocation"];
-        location["uri"].as_str().unwrap().to_owned()
-    };
-    let files = format!("{}/org/planted/blob/main/", hub.endpoint());
-    assert!(results.iter().any(|result| uri(result).starts_with(&files)), "{}", ran.stdout);
-    let last = results.last().unwrap();
-    assert_eq!((&last["ruleId"], &last["level"]), (&"repoNotFound".into(), &"error".into()));
-    assert_eq!(uri(last), format!("{}/org/none/tree/main", hub.endpoint()));
-    // Code hosts show only results with a region.
-    let region =
-        |result: &Value| result["locations"][0]["physicalLocation"]["region"]["startLine"].as_u64();
-    assert!(results.iter().all(|result| region(result) == Some(1)), "{}", ran.stdout);
-    let invocation = |log: &Value| log["runs"][0]["invocations"][0].clone();
-    assert_eq!(invocation(&log)["executionSuccessful"], false);
-    let notes = invocation(&log)["toolExecutionNotifications"].as_array().unwrap().clone();
-    let [note, failure] = &notes[..] else { panic!("{}", ran.stdout) };
-    assert_eq!(note["properties"]["configCheck"], json["sets"][0]["configCheck"]);
-    assert_eq!(
-        (&failure["level"], &failure["descriptor"]["id"]),
-        (&"error".into(), &"repoNotFound".into())
-    );
-    assert_eq!(failure["message"], last["message"]);
-    let read = run(&hub, &["verify", "org/planted", "--sarif"]).stdout;
-    let read: Value = serde_json::from_str(&read).unwrap();
-    assert_eq!(invocation(&read)["executionSuccessful"], true, "findings are no failures");
-    let missing = run(&hub, &["verify", "./does-not-exist", "--sarif"]);
-    let missing: Value = serde_json::from_str(&missing.stdout).unwrap();
-    assert_eq!(invocation(&missing)["executionSuccessful"], false, "nothing was read");
-    let text = notes[0]["message"]["text"].as_str().unwrap();
-    assert!(text.starts_with("config.json was not compared: "), "{text}");
-    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
-    assert!(results.iter().all(|result| rules.iter().any(|rule| rule["id"] == result["ruleId"])));
-}
-
-/// CI systems show a test case per weight set. Text of files is no markup.
-#[test]
-fn the_command_prints_junit() {
-    let header = r#" {"x":{"dtype":"Q8","shape":[4],"data_offsets":[0,4]}}"#;
-    let odd = Repo::new("org/odd").file("a<&>\".safetensors", support::file_with_header(header, 4));
-    let good = Repo::new("org/good").file("model.safetensors", support::weights(&["x"]));
-    let hub = LocalHub::start([odd, good]).unwrap();
-    let ran = run(&hub, &["verify", "--junit", "org/good", "org/odd", "org/none"]);
-    assert_eq!(ran.code, 3, "{}", ran.stderr);
-    let lines: Vec<_> = ran.stdout.lines().collect();
-    assert_eq!(lines[1], r#"<testsuites name="hf-meta verify" tests="3" failures="1" errors="1">"#);
-    for line in [
-        r#"<testsuite name="org/good" tests="1" failures="0" errors="0">"#,
-        r#"<testcase classname="org/odd" name="a&lt;&amp;&gt;&quot;.safetensors">"#,
-        r#"<failure type="unknownDtype" message="dtype `Q8` is unknown, so the sizes of its tensors (1) were not checked"/>"#,
-        r"<system-out>the header of `a&lt;&amp;&gt;&quot;.safetensors` begins with whitespace instead of `{`; some readers reject it",
-        r#"<testsuite name="org/none" tests="1" failures="0" errors="1">"#,
-    ] {
-        assert!(lines.contains(&line), "{line}\n{}", ran.stdout);
-    }
-    assert!(ran.stdout.contains(r#"<error type="repoNotFound" message="repository `org/none`"#));
-    // The findings of a component are in its test case.
-    let pipeline = Repo::new("org/pipe")
-        .file(
-            "model_index.json",
-            File::from_bytes(
-                r#"{"unet":["diffusers","UNet2DModel"],"vae":["diffusers","AutoencoderKL"]}"#,
-            ),
-        )
-        .file("unet/diffusion_pytorch_model.safetensors", support::weights(&["x"]))
-        .file("unet/config.json", File::from_bytes("{}"))
-        .file("vae/diffusion_pytorch_model.safetensors", support::weights(&["x"]));
-    let other = LocalHub::start([pipeline]).unwrap();
-    let found = run(&other, &["verify", "--junit", "org/pipe"]).stdout;
-    let (unet, vae) = found.split_once("name=\"vae/").unwrap();
-    assert!(!unet.contains("vae/config.json"), "{found}");
-    assert!(vae.contains("`vae/config.json` is missing"), "{found}");
-    let strict = run(&hub, &["verify", "--junit", "--strict", "org/odd"]).stdout;
-    assert!(strict.contains(r#"<failure type="leadingSpace""#), "{strict}");
-    assert!(strict.contains(r#" tests="1" failures="1" errors="0""#), "{strict}");
-}
-
 /// A model, a model with a warning, and a model with an error and a warning.
 fn hub_of_each_severity() -> LocalHub {
     let [spaced, both] = ["Q8", "U8"].map(|dtype| {
@@ -383,123 +293,4 @@ fn a_quiet_verification_prints_only_failures() {
     let shown = |text: &str| strict.lines().filter(|line| line.starts_with(text)).count();
     assert_eq!(["org/", "warning: ", "error: "].map(shown), [2, 2, 1], "{strict}");
     assert_eq!(run(&hub, &["verify", "-q", "org/good"]).stdout, "");
-}
-
-/// Returns the results of a local folder, and checks that their files exist and that their rules are described.
-fn located_findings(work_tree: &std::path::Path, args: &[&str]) -> Vec<(String, String)> {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hf-meta"));
-    command.env_clear().current_dir(work_tree).args(["verify", "--sarif"]).args(args);
-    let log: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
-    let run = &log["runs"][0];
-    for rule in run["tool"]["driver"]["rules"].as_array().unwrap() {
-        let description = rule["shortDescription"]["text"].as_str().unwrap();
-        assert!(description.ends_with('.') && description.trim() == description, "{rule}");
-        let page = rule["helpUri"].as_str().unwrap().rsplit('/').next().unwrap();
-        let (page, heading) = page.split_once('#').unwrap_or((page, ""));
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/docs");
-        let page = std::fs::read_to_string(format!("{folder}/{page}")).unwrap();
-        assert!(page.to_lowercase().contains(&format!("# {heading}")), "{rule}");
-    }
-    let results = run["results"].as_array().unwrap().iter().map(|result| {
-        let location = &result["locations"][0]["physicalLocation"]["artifactLocation"];
-        let path = location["description"]["text"].as_str().unwrap();
-        assert!(work_tree.join(path).is_file(), "{result}");
-        let [kind, uri] = [&result["ruleId"], &location["uri"]].map(|text| text.as_str().unwrap());
-        (kind.to_owned(), uri.to_owned())
-    });
-    results.collect()
-}
-
-#[test]
-fn findings_point_at_files_that_exist() {
-    let work_tree = tempfile::tempdir().unwrap();
-    let folder = work_tree.path().join("a ö%");
-    std::fs::create_dir_all(folder.join("shards")).unwrap();
-    let file = |name: &str, dtype: &str, shape: &[u64], bytes: usize| {
-        let header =
-            json!({ name: { "dtype": dtype, "shape": shape, "data_offsets": [0, bytes] } });
-        [support::file_start(&header.to_string()), vec![0; bytes]].concat()
-    };
-    let config = json!({ "architectures": ["LlamaForCausalLM"], "model_type": "llama",
-        "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4 });
-    let index = json!({ "weight_map": { "x": "model-00001-of-00002.safetensors",
-        "y": "model-00002-of-00002.safetensors", "z": "model-00001-of-00002.safetensors" } });
-    for (name, content) in [
-        ("model.safetensors", file("model.embed_tokens.weight", "BF16", &[64, 64], 64 * 64 * 2)),
-        ("config.json", config.to_string().into_bytes()),
-        ("shards/model.safetensors.index.json", index.to_string().into_bytes()),
-        ("shards/model-00001-of-00002.safetensors", file("x", "U8", &[1], 1)),
-    ] {
-        std::fs::write(folder.join(name), content).unwrap();
-    }
-    let found = located_findings(work_tree.path(), &["./a ö%"]);
-    let weights = |kind: &str| (kind.to_owned(), "a%20%C3%B6%25/model.safetensors".to_owned());
-    assert!(found.contains(&weights("shapeMismatch")), "{found:?}");
-    for args in [&["./a ö%", "--path", "shards"][..], &["./a ö%/shards"]] {
-        let found = located_findings(work_tree.path(), args);
-        for (kind, file) in [
-            ("missingShard", "model.safetensors.index.json"),
-            ("missingTensor", "model-00001-of-00002.safetensors"),
-        ] {
-            let location = (kind.to_owned(), format!("a%20%C3%B6%25/shards/{file}"));
-            assert!(found.contains(&location), "{found:?}");
-        }
-    }
-}
-
-/// A work tree has packages and path files of Python, which are no weights, although they end with `.pth` and `.bin`.
-#[test]
-fn python_environments_are_not_checked() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, content: &[u8]| {
-        let path = folder.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    };
-    let header = r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
-    write("model/model.safetensors", &[support::file_start(header), vec![0]].concat());
-    write("env/pyvenv.cfg", b"home = /usr/bin");
-    write("env/lib/site-packages/torch/data.bin", b"not weights");
-    write("lib/site-packages/distutils-precedence.pth", b"import os; var = 'X'\n");
-    write("lib/site-packages/easy.pth", b"./package\n/opt/other\n");
-    let check = |args: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hf-meta"));
-        command.env_clear().current_dir(folder.path()).arg("verify").args(args);
-        crate::command::CommandOutput::new(&mut command)
-    };
-    let ran = check(&["--all", "./"]);
-    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
-    assert!(
-        ran.stdout.contains("1 file and 1 tensor of model/model.safetensors"),
-        "{}",
-        ran.stdout
-    );
-    // A pointer, a page and damaged weights are no path files. A chosen environment is searched.
-    for (name, content) in [
-        ("a.pth", &b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"[..]),
-        ("b.pth", b"<!DOCTYPE html>"),
-        ("c.pth", b"\x80\x02\x00"),
-    ] {
-        write(&format!("broken/{name}"), content);
-        assert_eq!(check(&["--all", "./"]).code, 1, "{name}");
-        std::fs::remove_file(folder.path().join("broken").join(name)).unwrap();
-    }
-    assert_eq!(check(&["--all", "./env"]).code, 1);
-}
-
-/// Annotations of a code host need paths of the work tree.
-#[test]
-fn local_files_have_relative_addresses() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("model.safetensors"), [0; 4]).unwrap();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hf-meta"));
-    command.env_clear().current_dir(folder.path()).args(["verify", "./", "--sarif"]);
-    let log: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
-    let result = &log["runs"][0]["results"][0];
-    let location = &result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
-    assert_eq!(
-        (location, &result["level"]),
-        (&"model.safetensors".into(), &"error".into()),
-        "{log}"
-    );
 }

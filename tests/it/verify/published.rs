@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::command::run;
 use crate::hub::{File, LocalHub, Repo};
@@ -82,18 +82,10 @@ fn expand(names: &str) -> Vec<String> {
 
 /// The modules of an encoder that averages its outputs.
 fn with_modules(repo: Repo) -> Repo {
-    let module = |number: u8, path: &str, name: &str| {
-        let kind = format!("sentence_transformers.models.{name}");
-        json!({"idx": number, "name": number.to_string(), "path": path, "type": kind})
-    };
-    let modules = json!([
-        module(0, "", "Transformer"),
-        module(1, "1_Pooling", "Pooling"),
-        module(2, "2_Normalize", "Normalize")
-    ]);
+    let modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")];
     let pooling = json!({"word_embedding_dimension": 768, "pooling_mode_mean_tokens": true});
-    let file = |content: &Value| File::from_bytes(content.to_string());
-    repo.file("modules.json", file(&modules)).file("1_Pooling/config.json", file(&pooling))
+    repo.file("modules.json", support::modules_json(&modules))
+        .file("1_Pooling/config.json", File::from_bytes(pooling.to_string()))
 }
 
 #[test]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::command::run;
 use crate::hub::{File, Host, LocalHub, LoggedRequest, Repo};
+use crate::support::modules_json;
 
 fn fixture(path: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path)).unwrap()
@@ -65,22 +66,14 @@ fn pipeline() -> Repo {
 
 fn encoder() -> Repo {
     let model = Model::new("adapters/lora-bert.json");
-    let module = |number: u8, path: &str, name: &str| {
-        let kind = format!("sentence_transformers.models.{name}");
-        json!({"idx": number, "name": number.to_string(), "path": path, "type": kind})
-    };
-    let modules = json!([
-        module(0, "", "Transformer"),
-        module(1, "1_Pooling", "Pooling"),
-        module(2, "2_Dense", "Dense")
-    ]);
+    let modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense")];
     let config = json!({"model_type": "unknown", "hidden_size": 64});
     let pooling = json!({"word_embedding_dimension": 64, "pooling_mode_mean_tokens": true});
     let dense = json!({"in_features": 64, "out_features": 32, "bias": true});
     let linear = [("linear.bias", "F32", &[32][..]), ("linear.weight", "F32", &[32, 64])];
     let file = |content: &Value| File::from_bytes(content.to_string());
     Repo::new("org/encoder")
-        .file("modules.json", file(&modules))
+        .file("modules.json", modules_json(&modules))
         .file("config.json", file(&config))
         .file("model.safetensors", model.base())
         .file("1_Pooling/config.json", file(&pooling))

@@ -234,7 +234,7 @@ pub(crate) fn columns<'a>(rows: Option<&[OverviewRow]>) -> Table<'static, &'a Ov
         .shown_if(has(|row| !row.quantization.is_empty()))
         .text("reason", move |row| {
             let memory = row.memory.as_ref();
-            let code = memory.filter(|_| is_exact).map(MemoryCells::code);
+            let code = if is_exact { memory.map(MemoryCells::code) } else { None };
             code.or_else(|| memory.and_then(MemoryCells::reason)).unwrap_or_default()
         })
         .shrink(Shrink::WrapTo(MIN_REASON_WIDTH))

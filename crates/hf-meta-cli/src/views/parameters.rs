@@ -105,7 +105,10 @@ fn size(report: &CountReport) -> Option<String> {
 /// description of a GGUF file contains its quantization.
 fn quantization(report: &CountReport) -> Option<String> {
     let breakdown = &report.breakdown;
-    let method = breakdown.method.as_deref().filter(|_| report.model.is_none())?;
+    if report.model.is_some() {
+        return None;
+    }
+    let method = breakdown.method.as_deref()?;
     let kinds = breakdown.module_kinds.iter();
     let bits: BTreeSet<_> = kinds.filter_map(|kind| kind.packing.bits).collect();
     let bits: Vec<_> = bits.iter().map(ToString::to_string).collect();

@@ -216,7 +216,10 @@ impl<'a> Blueprint<'a> {
             }
         };
         next(part, place, depth).or_else(|| {
-            let number = part.parse().ok().filter(|_| depth < MAX_LISTS && part != "#")?;
+            if depth == MAX_LISTS {
+                return None;
+            }
+            let number = part.parse().ok()?;
             let mut place = place;
             place[depth] = number;
             next("#", place, depth + 1)
@@ -361,9 +364,12 @@ impl<'a> Words<'a> {
                 if of(outer) == Some(name.clone()) { name + "_vision" } else { name }
             };
             let text = of(scope).map(tower).and_then(|name| text_of("layout", &name));
-            let Some(text) = text.filter(|_| self.scopes.len() < MAX_SCOPES) else {
-                self.unknown.push(prefix);
-                continue;
+            let text = match text {
+                Some(text) if self.scopes.len() < MAX_SCOPES => text,
+                _ => {
+                    self.unknown.push(prefix);
+                    continue;
+                }
             };
             self.blueprint += 1;
             self.read(text, &prefix, scope);
@@ -486,7 +492,10 @@ mod tests {
                 let found = text_of("part", reference).or_else(|| text_of("layout", reference));
                 assert!(found.is_some(), "{names}: {reference}");
             }
-            for name in names.split(',').filter(|_| kind == "layout") {
+            if kind != "layout" {
+                continue;
+            }
+            for name in names.split(',') {
                 blueprints += 1;
                 let config = format!(r#"{{"model_type":"{name}"}}"#);
                 let blueprint = blueprint(&config);

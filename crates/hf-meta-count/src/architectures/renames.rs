@@ -85,7 +85,9 @@ impl Renames {
                     self.add(text, &nested, Some(&RulePath::new(scope, outer)), depth + 1);
                 }
             } else if let Some(pattern) = line.strip_prefix("spare ") {
-                self.spare.extend(NameMatcher::new(pattern).filter(|_| outer.is_none()));
+                if outer.is_none() {
+                    self.spare.extend(NameMatcher::new(pattern));
+                }
             } else if let Some(end) = line.strip_prefix("memory ") {
                 self.memory.push(end);
             } else {

@@ -31,7 +31,8 @@ impl<'a> Verification<'a> {
     pub fn new(listed: &'a ListedWeights, report: &VerifyReport, target: &'a Target) -> Self {
         let main = match report.sets.first() {
             // A caller who selects one set wants that set.
-            Some(read) => listed.find(&read.path).filter(|_| target.is_folder()),
+            Some(read) if target.is_folder() => listed.find(&read.path),
+            Some(_) => None,
             None => listed.main(),
         };
         let (parts, configs, loaded, findings) = Default::default();
@@ -43,7 +44,8 @@ impl<'a> Verification<'a> {
     pub fn components_file(&self) -> Option<&'a RepoPath> {
         match self.main {
             Some(main) => self.listed.pipeline_of(main),
-            None => self.listed.own_pipeline().filter(|_| self.target.is_folder()),
+            None if self.target.is_folder() => self.listed.own_pipeline(),
+            None => None,
         }
     }
 
@@ -159,14 +161,20 @@ impl<'a> Verification<'a> {
     /// Returns the finding that the loader that the configuration states does not find a set, and no other one in its
     /// folder.
     fn unexpected_name(&self, set: &VerifiedSet) -> Option<Finding> {
-        let loader = set.loader.filter(|_| self.target.is_folder())?;
+        if !self.target.is_folder() {
+            return None;
+        }
+        let loader = set.loader?;
         let listed = self.listed.find(&set.path)?;
         let folder = set.path.folder();
         let is_found =
             |name: &str| self.listed.find(&RepoPath::join(folder.as_ref(), name)).is_some();
         let is_plain = matches!(listed.kind, WeightsKind::Model | WeightsKind::Adapter)
             && !listed.is_without_index();
-        let expected = loader.expected(&set.path).filter(|_| is_plain)?;
+        if !is_plain {
+            return None;
+        }
+        let expected = loader.expected(&set.path)?;
         (!loader.names().into_iter().any(is_found)).then(|| {
             let (file, expected) = (clip(set.path.as_str()), expected.to_owned());
             Finding::UnexpectedName { file, loader: loader.name(), expected }

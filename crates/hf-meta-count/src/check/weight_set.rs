@@ -153,7 +153,7 @@ impl SetCheck {
         self.set.recipe.clone_from(&config.configs.recipe);
         self.set.width = projector_width(headers);
         let options = self.memory.filter(|memory| memory.engine == Engine::Vllm);
-        let json = config.json.as_deref().filter(|_| self.is_complete);
+        let json = if self.is_complete { config.json.as_deref() } else { None };
         let ranks =
             options.zip(json).and_then(|(options, json)| RankWeights::new(headers, json, &options));
         self.set.ranks = ranks.map(Box::new);

@@ -102,12 +102,13 @@ impl Biases {
         group: TensorGroup,
     ) -> Option<TensorGroup> {
         let is_stored = group.counted_as == CountedAs::AsStored && group.buffer.is_none();
-        if is_stored && let Some(stack) = self.stack(name.name) {
+        if !is_stored {
+            return Some(group);
+        }
+        if let Some(stack) = self.stack(name.name) {
             stack.stored += 1;
         }
-        let Some((module, pattern)) = name.biased_module().filter(|_| is_stored) else {
-            return Some(group);
-        };
+        let Some((module, pattern)) = name.biased_module() else { return Some(group) };
         let of_experts = name.experts(tensor).is_some();
         let is_like = |biases: &&mut ModuleBiases| {
             biases.pattern == pattern

@@ -91,6 +91,9 @@ fn excludes_biases(object: &JsonObject<'_>, of_class: &Definitions) -> bool {
 /// Evaluates the shape of a module in a layer. Defaults do not count: models with custom code may have others.
 fn weights(blueprint: &mut Blueprint<'_>, entry: usize, layer: u32) -> Option<u64> {
     let entry = &blueprint.entries[entry];
+    if entry.is_list {
+        return None;
+    }
     let names = &mut blueprint.scopes[entry.scope].names;
     names.layer.set(layer.into());
     let side = |formula| {
@@ -98,7 +101,7 @@ fn weights(blueprint: &mut Blueprint<'_>, entry: usize, layer: u32) -> Option<u6
         keys.keys().all(|key| !names.is_default(key)).then_some(side)
     };
     let sides: Option<Vec<_>> = entry.formulas.split(',').map(side).collect();
-    sides.filter(|_| !entry.is_list).and_then(|sides| product(&sides))
+    product(&sides?)
 }
 
 #[cfg(test)]

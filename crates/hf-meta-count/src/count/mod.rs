@@ -51,7 +51,7 @@ mod pending;
 mod solver;
 mod sums;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use breakdown::{
     CountBreakdown, ModuleKind, RuleSet, TensorGroup, TiedOutput, UnresolvedModules,

@@ -108,7 +108,11 @@ impl CountSums {
             self.integers.add(name.name, tensor);
         }
         // Biases and other vectors next to an embedding, such as `head.probe` in SigLIP, have the bare name of a module.
-        let decided = match embedding.filter(|_| !name.split().1.is_bare()) {
+        let embedding = match embedding {
+            Some(_) if name.split().1.is_bare() => None,
+            embedding => embedding,
+        };
+        let decided = match embedding {
             Some(Embedding::Input) => StoredEmbedding::keep_larger(&mut self.input, name, group),
             Some(Embedding::Output) => StoredEmbedding::keep_larger(&mut self.output, name, group),
             _ if name.is_bias() => self.biases.add(name, tensor, group),

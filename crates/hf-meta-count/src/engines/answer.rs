@@ -39,7 +39,9 @@ impl EngineModel<'_> {
         } else {
             // Without its headers, the files of a model are not worth a request, so its configuration was not read.
             let is_read = self.config.is_some() || self.architecture.is_some();
-            reasons.extend(check.architecture().filter(|_| is_read || self.problems.is_empty()));
+            if is_read || self.problems.is_empty() {
+                reasons.extend(check.architecture());
+            }
             reasons.extend(check.method());
             reasons.extend(check.maker());
             reasons.extend(check.heads());
@@ -280,11 +282,11 @@ impl Check<'_> {
                 let text = format!("{text}, and ignores it");
                 return Some(EngineReason::unknown(EngineReasonCode::Method, text));
             }
-            return Some(match listed(&others).filter(|_| !is_variant) {
-                Some(others) => {
+            return Some(match listed(&others) {
+                Some(others) if !is_variant => {
                     EngineReason::excluded(EngineReasonCode::Method, format!("{text}; {others}"))
                 }
-                None => EngineReason::unknown(EngineReasonCode::Method, text),
+                _ => EngineReason::unknown(EngineReasonCode::Method, text),
             });
         };
         if found.is_deprecated {

@@ -34,7 +34,8 @@ fn fit_reason(memory: &Memory, fit: &Fit) -> Option<EngineReason> {
     match (fit.fits, memory.total_bytes) {
         (Some(true), _) => None,
         (_, Some(total)) if total > usable => {
-            let most = match fit.longest_context.filter(|_| count == 1) {
+            let most = match fit.longest_context {
+                _ if count != 1 => String::new(),
                 Some(0) => "; not even one token fits".to_owned(),
                 Some(tokens) => format!("; {} tokens fit", thousands(tokens)),
                 None => String::new(),

@@ -77,7 +77,7 @@ impl Paired<'_> {
                 let mut reasons = draft_reasons(engine, config, draft, problems, is_head);
                 reasons.extend(tokens_reason(draft, options));
                 let converted = converted_reason(engine, config, draft);
-                let memory = memory.filter(|_| converted.is_none());
+                let memory = if converted.is_none() { memory } else { None };
                 reasons.extend(converted);
                 (EnginePairKind::Draft, reasons, memory.map(|memory| *memory))
             }

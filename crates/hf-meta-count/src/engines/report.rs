@@ -137,9 +137,9 @@ fn memory(
         None => own,
     };
     let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);
-    let mut memory = match main.ranks.as_deref().filter(|_| sizes.len() == 1) {
-        Some(ranks) => Memory::of_ranks(ranks.clone(), cache, *options),
-        None => Memory::new(weight_bytes, cache, *options),
+    let mut memory = match main.ranks.as_deref() {
+        Some(ranks) if sizes.len() == 1 => Memory::of_ranks(ranks.clone(), cache, *options),
+        _ => Memory::new(weight_bytes, cache, *options),
     };
     if sizes.len() > 1 {
         memory.components = sizes;

@@ -123,7 +123,10 @@ pub fn parse_size(text: &str) -> Option<u64> {
     let (unit, base) = binary.map_or((unit, 1_000_u128), |unit| (unit, 1_024));
     let power = (0..).zip(UNITS).find(|(_, known)| *known == unit)?.0;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = u32::try_from(fraction.len()).ok().filter(|_| fraction.len() <= MAX_DIGITS)?;
+    if fraction.len() > MAX_DIGITS {
+        return None;
+    }
+    let digits = u32::try_from(fraction.len()).ok()?;
     let scale = 10_u128.pow(digits);
     let units = u128::from(whole.parse::<u64>().ok()?) * scale + fraction.parse::<u128>().ok()?;
     let bytes = units.checked_mul(base.pow(power))? / scale;

@@ -147,13 +147,20 @@ fn stage_layers(layers: u64, stages: u64) -> Vec<u64> {
     (0..stages).map(count).collect()
 }
 
+/// Returns the quotient of a division without a remainder.
+fn exact_quotient(number: u64, divisor: u64) -> Option<u64> {
+    (number.checked_rem(divisor)? == 0).then(|| number / divisor)
+}
+
 impl Division {
     fn new(config: &ModelConfig<'_>, options: &MemoryOptions) -> Option<Self> {
         let text = config.text_model();
         let architecture = text.get::<String>("model_type")?;
         // The other models of a configuration, such as a vision tower, have no rule.
-        let is_alone = std::ptr::eq(text, config.outermost());
-        let rule = Definitions::find("rank", &architecture).filter(|_| is_alone)?;
+        if !std::ptr::eq(text, config.outermost()) {
+            return None;
+        }
+        let rule = Definitions::find("rank", &architecture)?;
         let method = quantization_sections(text).find_map(|found| found.get("quant_method"));
         if method.is_some_and(|method: String| !METHODS.contains(&&*method)) {
             return None;
@@ -200,7 +207,7 @@ impl Division {
                 }
                 let rows = *tensor.shape.first().filter(|rows| **rows > 0)?;
                 let padded = rows.checked_next_multiple_of(VOCABULARY)?;
-                let own = padded.checked_div(self.gpus).filter(|_| padded % self.gpus == 0)?;
+                let own = exact_quotient(padded, self.gpus)?;
                 let bytes = bytes((elements / rows).checked_mul(own)?)?;
                 Some((stages, bytes, bytes))
             }
@@ -210,7 +217,7 @@ impl Division {
             }
             Share::Of(part, whole) => {
                 let share = elements.checked_mul(part)?;
-                let bytes = bytes(share.checked_div(whole).filter(|_| share % whole == 0)?)?;
+                let bytes = bytes(exact_quotient(share, whole)?)?;
                 Some((stages, bytes, bytes))
             }
         }

@@ -1,7 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::*;
 use crate::architectures::architecture::Definitions;
+use crate::count::tests::assert_stated;
+use hf_meta_format::base::json_object::JsonObject;
 use hf_meta_format::formats::{DetectedFormat, TensorInfo};
 
 /// Returns the elements of the caches and states; `None` if they are unknown.
@@ -14,38 +17,91 @@ fn elements(config: &str, context: u64) -> Result<Option<u64>, CacheError> {
 /// Compares with the elements in the cache objects of transformers; see `tests/oracles/memory.py`.
 #[test]
 fn caches_have_the_size_of_those_of_transformers() {
-    let table = concat!(
-        include_str!("../../../../fixtures/memory/transformers.tsv"),
-        include_str!("../../../../fixtures/memory/configs.tsv"),
-        include_str!("../../../../fixtures/memory/configs-earlier.tsv")
-    );
-    let mut differences = Vec::new();
-    let (mut cases, mut unknown) = (0, BTreeSet::new());
-    for line in table.lines().filter(|line| !line.starts_with('#')) {
-        let [config, tokens, expected, ..] = line.split('\t').collect::<Vec<_>>()[..] else {
-            panic!("{line}")
-        };
-        for (tokens, expected) in tokens.split(' ').zip(expected.split(' ')) {
-            cases += 1;
-            let found = elements(config, tokens.parse().unwrap());
-            if let Err(CacheError::UnknownArchitecture { architecture }) = found {
-                unknown.insert(architecture);
-            } else if found != Ok(Some(expected.parse().unwrap())) {
-                differences.push(format!("{config} at {tokens}: {expected}, found {found:?}"));
-            }
+    // The page has two rows of configurations: those of the classes, and chosen ones.
+    let tables = [
+        include_str!("../../../../fixtures/memory/transformers.tsv").to_owned(),
+        include_str!("../../../../fixtures/memory/configs.tsv").to_owned()
+            + include_str!("../../../../fixtures/memory/configs-earlier.tsv"),
+    ];
+    let (mut differences, mut unknown) = (Vec::new(), BTreeSet::new());
+    let [classes, chosen] = tables.map(|table| {
+        let mut sizes = ComparedSizes::default();
+        for line in table.lines().filter(|line| !line.starts_with('#')) {
+            sizes.add(line, &mut differences, &mut unknown);
         }
-    }
-    assert!(cases >= 1_400, "{cases}");
-    assert!(
-        differences.is_empty(),
-        "{} of {cases}:\n{}",
-        differences.len(),
-        differences.join("\n")
-    );
+        sizes
+    });
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
     assert_eq!(
         unknown,
         BTreeSet::from(["encoder-decoder", "nemo_speechlm", "xlstm"].map(str::to_owned))
     );
+    let ComparedSizes { rows, equal, .. } = &classes;
+    assert_stated(&[
+        (
+            "README.md",
+            format!(
+                "| {equal} of {rows} | no estimate | no estimate | {} of {rows} |",
+                classes.theirs[0]
+            ),
+        ),
+        (
+            "src/docs/memory.md",
+            format!("| {} architectures | {classes} |", classes.architectures.len()),
+        ),
+        ("src/docs/memory.md", format!("| chosen configurations | {chosen} |")),
+    ]);
+}
+
+/// The configurations whose caches were compared.
+#[derive(Default)]
+struct ComparedSizes {
+    rows: usize,
+    architectures: BTreeSet<String>,
+    /// Equal ones, and unknown ones.
+    equal: usize,
+    unknown: usize,
+    /// The same of hf-mem.
+    theirs: [usize; 2],
+}
+
+impl ComparedSizes {
+    /// Adds a line of a table: a configuration, numbers of tokens, the elements, and those of hf-mem.
+    fn add(&mut self, line: &str, differences: &mut Vec<String>, unknown: &mut BTreeSet<String>) {
+        let [config, tokens, expected, theirs] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let object: JsonObject<'_> = serde_json::from_str(config).unwrap();
+        self.rows += 1;
+        self.architectures.extend(object.get("model_type"));
+        self.theirs[0] += usize::from(theirs == expected);
+        self.theirs[1] += usize::from(theirs == "-");
+        let mut is_equal = true;
+        for (tokens, expected) in tokens.split(' ').zip(expected.split(' ')) {
+            let found = elements(config, tokens.parse().unwrap());
+            is_equal &= found == Ok(Some(expected.parse().unwrap()));
+            if let Err(CacheError::UnknownArchitecture { architecture }) = found {
+                unknown.insert(architecture);
+                self.unknown += 1;
+                break;
+            } else if !is_equal {
+                differences.push(format!("{config} at {tokens}: {expected}, found {found:?}"));
+            }
+        }
+        self.equal += usize::from(is_equal);
+    }
+}
+
+/// The cells of the page, for us and for hf-mem.
+impl fmt::Display for ComparedSizes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, equal, unknown, theirs: [their_equal, their_unknown], .. } = self;
+        let unknown = if *unknown > 0 { format!(", {unknown} unknown") } else { String::new() };
+        write!(
+            formatter,
+            "{equal} of {rows}{unknown} | {their_equal} of {rows}, {their_unknown} unknown"
+        )
+    }
 }
 
 fn memory(config: &str, options: MemoryOptions) -> Memory {

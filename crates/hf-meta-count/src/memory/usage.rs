@@ -169,7 +169,7 @@ impl Memory {
             || layers.is_some_and(
                 |layers| matches!(&layers.caches[..], [only] if only.layers == spec.layers),
             );
-        Some(spec.layers.max(1)).filter(|_| is_equal)
+        is_equal.then_some(spec.layers.max(1))
     }
 
     /// Sets the reason why the cache is unknown, and the weights of the stage that has most.
@@ -181,7 +181,7 @@ impl Memory {
 
     fn set_weights(&mut self, stage: StageWeights) {
         (self.weight_bytes, self.max_weight_bytes) = (stage.least, stage.most);
-        let sizes = self.cache.zip(self.state).filter(|_| self.unknown.is_none());
+        let sizes = if self.unknown.is_none() { self.cache.zip(self.state) } else { None };
         self.total_bytes = sizes.and_then(|(cache, state)| {
             stage.least.checked_add(cache.bytes)?.checked_add(state.bytes)
         });
@@ -295,7 +295,7 @@ impl Memory {
         if self.weight_bytes > budget {
             return Some(0);
         }
-        let spec = self.spec.as_ref().ok().filter(|_| self.total_bytes.is_some())?;
+        let (Ok(spec), Some(_)) = (&self.spec, self.total_bytes) else { return None };
         let unknown = self.max_weight_bytes - self.weight_bytes;
         let budget = budget.checked_sub(unknown).filter(|rest| self.weight_bytes <= *rest)?;
         let is_limited = spec.max_context.is_some() || !spec.caches.is_empty();
@@ -357,9 +357,10 @@ impl Memory {
 
     /// Returns the sizes in vLLM, whose blocks hold states as well.
     fn vllm_sizes(&self, layers: &VllmLayers) -> Option<Sizes> {
-        let is_supported = Engine::Vllm.supports(self.cache_dtype, 1);
-        let plan = layers.plan(self.context, self.cache_dtype, &self.options.vllm);
-        let plan = plan.filter(|_| is_supported)?;
+        if !Engine::Vllm.supports(self.cache_dtype, 1) {
+            return None;
+        }
+        let plan = layers.plan(self.context, self.cache_dtype, &self.options.vllm)?;
         let blocks = plan.blocks.checked_mul(self.options.batch.unwrap_or(1))?;
         let bytes = blocks.checked_mul(plan.bytes_per_block)?;
         let elements = u128::from(bytes) * 32 / u128::from(self.cache_dtype.block_bytes());

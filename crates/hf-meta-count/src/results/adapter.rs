@@ -214,9 +214,11 @@ impl<'a> AdapterModules<'a> {
             if let Some(module) = name.strip_suffix(".weight") {
                 stored.insert(module.strip_suffix(".base_layer").unwrap_or(module));
             }
-            let is_bias = name.strip_suffix(".bias").is_some();
+            if name.strip_suffix(".bias").is_some() {
+                continue;
+            }
             let others = [".lora", ".hada_", ".lokr_"].into_iter().find_map(|part| name.find(part));
-            uncertain.extend(others.filter(|_| !is_bias).map(|end| &name[..end]));
+            uncertain.extend(others.map(|end| &name[..end]));
         }
         let modules: BTreeMap<_, _> = parts
             .into_iter()

@@ -255,8 +255,8 @@ impl CountReport {
             |set: &&WeightSet| set.kind == WeightsKind::Model && set.format == self.format;
         let sets = listed.sets.iter().filter(is_model).filter_map(|set| {
             let is_read = set.path == *read;
-            let name =
-                set.quantization.as_ref().or(model.file_type.as_ref().filter(|_| is_read))?;
+            let of_header = if is_read { model.file_type.as_ref() } else { None };
+            let name = set.quantization.as_ref().or(of_header)?;
             let bytes = if is_read { self.breakdown.model_bytes() } else { set.bytes };
             Some((name.clone(), set.path.clone(), bytes))
         });
@@ -277,9 +277,9 @@ impl CountReport {
         let mut sizes = vec![MemoryComponent { path: path.clone(), weight_bytes }];
         sizes.extend(others);
         let weight_bytes = sizes.iter().map(|set| set.weight_bytes).fold(0, u64::saturating_add);
-        let mut memory = match self.ranks().filter(|_| sizes.len() == 1) {
-            Some(ranks) => Memory::of_ranks(ranks.clone(), cache, options),
-            None => Memory::new(weight_bytes, cache, options),
+        let mut memory = match self.ranks() {
+            Some(ranks) if sizes.len() == 1 => Memory::of_ranks(ranks.clone(), cache, options),
+            _ => Memory::new(weight_bytes, cache, options),
         };
         let reason = memory.unknown.clone();
         self.findings.extend(reason.map(|reason| Finding::UnknownCacheSize { reason }));

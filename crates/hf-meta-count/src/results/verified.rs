@@ -206,8 +206,10 @@ impl VerifyReport {
         }
         self.fetch.weight_bytes = self.fetch.weight_bytes.saturating_add(other.fetch.weight_bytes);
         self.filepaths.extend(other.filepaths);
-        self.loader = self.loader.or(other.loader.filter(|_| self.sets.is_empty()));
-        self.adapter = self.adapter.take().or(other.adapter.filter(|_| self.sets.is_empty()));
+        if self.sets.is_empty() {
+            self.loader = self.loader.or(other.loader);
+            self.adapter = self.adapter.take().or(other.adapter);
+        }
         self.sets.extend(other.sets);
         let mut left = DEFAULT_HEADERS_LIMIT;
         for set in &mut self.sets {

@@ -127,14 +127,19 @@ impl Parts {
         const CLASSES: [&str; 2] = ["CLIPTextModel", "CLIPTextModelWithProjection"];
 
         let is_projected = config.number("encoder_hid_dim").is_some();
-        let found = config.number(KEY).filter(|_| part.class == "UNet2DConditionModel")?;
+        if is_projected || part.class != "UNet2DConditionModel" {
+            return None;
+        }
+        let found = config.number(KEY)?;
         let encoders = self.parts.iter().filter(|part| part.name.starts_with("text_encoder"));
         let (mut names, mut expected) = (Vec::new(), 0_u64);
-        for encoder in encoders.filter(|_| !is_projected) {
+        for encoder in encoders {
             let (_, config) = configs.of(encoder)?;
-            let width = config.number("hidden_size").filter(|width| *width > 0);
-            expected =
-                expected.checked_add(width.filter(|_| CLASSES.contains(&&*encoder.class))?)?;
+            if !CLASSES.contains(&&*encoder.class) {
+                return None;
+            }
+            let width = config.number("hidden_size").filter(|width| *width > 0)?;
+            expected = expected.checked_add(width)?;
             names.push(&*encoder.name);
         }
         (!names.is_empty() && expected != found).then(|| Finding::WidthMismatch {

@@ -119,7 +119,10 @@ impl Parts {
             if is_own && known.is_none() {
                 return Err(format!("sentence-transformers has no module `{class}`"));
             }
-            let needs = known.filter(|_| is_own).unwrap_or(Needs::Nothing);
+            let needs = match known {
+                Some(needs) if is_own => needs,
+                _ => Needs::Nothing,
+            };
             let folder = index.folder();
             let folder = if path.is_empty() {
                 folder
@@ -178,8 +181,10 @@ impl Parts {
 
     /// Returns the folders of the parts inside of the root, if that is the folder of a part.
     fn others(&self, folder: &str) -> Vec<&str> {
-        let others = self.folders().map(RepoPath::as_str);
-        others.filter(|_| folder.is_empty()).collect()
+        if !folder.is_empty() {
+            return Vec::new();
+        }
+        self.folders().map(RepoPath::as_str).collect()
     }
 
     /// Returns the folders of the parts.
@@ -190,6 +195,8 @@ impl Parts {
 
 /// Returns whether a class of a component has weights, by its name. Others are tokenizers, processors and schedulers.
 fn is_model(class: &str) -> bool {
+    /// The classes of other formats, and `MultiControlNetModel`, whose parts are in folders of other names (`save_pretrained`
+    /// in diffusers 0.42).
     const STARTS: [&str; 4] = ["Flax", "Multi", "Onnx", "OV"];
     const ENDS: [&str; 8] = [
         "Model",
@@ -202,6 +209,7 @@ fn is_model(class: &str) -> bool {
         "Encoder",
     ];
 
+    // The pipelines of Cosmos create the checker without files of the repository.
     let is_other =
         STARTS.iter().any(|start| class.starts_with(start)) || class == "CosmosSafetyChecker";
     let has_name = class.starts_with("Autoencoder") || ENDS.iter().any(|end| class.ends_with(end));

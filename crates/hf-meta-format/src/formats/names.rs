@@ -90,7 +90,8 @@ impl NameList {
             order
         });
         let is_twice = |pair: &&[u32]| self.bytes(pair[0]) == self.bytes(pair[1]);
-        match sorted.windows(2).filter(|_| has_duplicate).find(is_twice) {
+        let duplicate = if has_duplicate { sorted.windows(2).find(is_twice) } else { None };
+        match duplicate {
             Some(pair) => Err(HeaderError::duplicate(self.get(pair[0] as usize), place)),
             None => Ok(Names { list: self, sorted }),
         }

@@ -272,10 +272,12 @@ impl TensorTableBuilder {
     /// Adds a tensor. If it is invalid, [`finish`](Self::finish) returns the error.
     pub fn push(&mut self, name: &str, tensor: &TensorInfo) {
         // Offsets have 32 bits.
-        let start = u32::try_from(self.packed.len()).ok();
-        let Some(start) = start.filter(|_| self.names.has_room_for(name.len())) else {
-            self.error.get_or_insert_with(|| HeaderError::overflow(name));
-            return;
+        let start = match u32::try_from(self.packed.len()) {
+            Ok(start) if self.names.has_room_for(name.len()) => start,
+            _ => {
+                self.error.get_or_insert_with(|| HeaderError::overflow(name));
+                return;
+            }
         };
         self.names.push(name);
         if self.error.is_none() {

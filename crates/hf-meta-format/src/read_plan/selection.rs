@@ -139,8 +139,11 @@ impl Rows {
             return Err(STEP);
         }
         let bound = |text: &str| {
-            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse().ok().filter(|_| is_number).ok_or(NOT_A_NUMBER)
+            // The parser of Rust accepts a plus sign.
+            if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(NOT_A_NUMBER);
+            }
+            text.parse().ok().ok_or(NOT_A_NUMBER)
         };
         let start = if start.is_empty() { 0 } else { bound(start)? };
         let end = if end.is_empty() { None } else { Some(bound(end)?) };

@@ -199,8 +199,10 @@ fn check_missing_method(
 fn check_method(method: &str, adapter: &AdapterModules<'_>, found: &mut Mismatches) {
     let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
     let is_same = |family: &str| family == "-" || plain(family) == plain(method);
-    let is_known = METHODS.iter().any(|known| plain(known.family) == plain(method));
-    let mut modules = adapter.modules.iter().filter(|_| is_known).peekable();
+    if !METHODS.iter().any(|known| plain(known.family) == plain(method)) {
+        return;
+    }
+    let mut modules = adapter.modules.iter().peekable();
     if let Some(((name, _), module)) = modules.peek()
         && let family = module.method.family
         && modules.clone().all(|(_, module)| !is_same(module.method.family))
@@ -301,10 +303,12 @@ fn check_tokens(config: &AdapterConfig<'_>, headers: &Headers, found: &mut Misma
         ("trainable_tokens_delta", "token_indices", 1),
     ];
 
+    if !config.prefix.is_empty() {
+        return;
+    }
     for (part, key, parts) in KEYS {
         let list = || config.get::<Vec<u64>>(key).map(|list| list.len() as u64);
-        let stated = config.raw(key).and_then(number).or_else(list);
-        let Some(stated) = stated.filter(|_| config.prefix.is_empty()) else { continue };
+        let Some(stated) = config.raw(key).and_then(number).or_else(list) else { continue };
         for (name, tensor) in all_tensors(headers).filter(|(name, _)| name.ends_with(part)) {
             let rows = tensor.shape.first().copied().unwrap_or_default();
             if !(1..=parts).any(|part| stated.checked_mul(part) == Some(rows)) {

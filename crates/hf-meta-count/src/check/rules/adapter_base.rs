@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::adapter::{CLASSIFIERS, Targets};
-use super::stored_modules::{OTHER_NAMES, is_expert};
+use super::exceptions::other_names;
+use super::stored_modules::is_expert;
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::count::names::pattern::NamePattern;
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
@@ -203,9 +204,8 @@ impl BaseCheck<'_> {
             let known = self.stored_name(module).and_then(|name| self.modules[&name].clone());
             // A tied output embedding is not stored.
             let is_head = module == "lm_head" && !self.modules.contains_key(module);
-            let Some(expected) = known.or_else(|| input.clone().filter(|_| is_head)) else {
-                continue;
-            };
+            let tied = if is_head { input.clone() } else { None };
+            let Some(expected) = known.or(tied) else { continue };
             if expected != *shape {
                 let (expected, shape) = (format!("{expected:?}"), format!("{shape:?}"));
                 found.add(MismatchKind::BaseShapeMismatch, module, "base", expected, shape);
@@ -272,7 +272,7 @@ fn base_modules(base: &Weights) -> BTreeMap<String, Option<Vec<u64>>> {
 
 /// Returns whether a module is stored under another name than the one that it has in memory.
 fn is_in_memory<T>(modules: &BTreeMap<String, T>, name: &str) -> bool {
-    OTHER_NAMES.iter().any(|names| {
+    other_names().any(|names| {
         let [other, known] = [names.0, names.1].map(|part| part.replace('_', "."));
         modules.contains_key(&name.replace(&other, &known))
     })

@@ -2,6 +2,7 @@
 
 use super::MismatchKind;
 use super::config::ModelCheck;
+use super::exceptions::stores_head;
 use crate::architectures::blueprint::BlueprintEntry;
 use crate::base::model_config::ModelConfig;
 use hf_meta_format::base::json_object::JsonObject;
@@ -11,23 +12,12 @@ impl ModelCheck<'_, '_, '_> {
     /// Finds a model without a head that its class has, or without one row of it per label.
     pub(super) fn check_head(&mut self, config: &ModelConfig<'_>) {
         const LABELS: &str = "Classification";
-        /// The ends of names of classes whose heads are never tied.
-        const ENDS: [&str; 7] = [
-            LABELS,
-            "ForCTC",
-            "ForMultipleChoice",
-            "ForNextSentencePrediction",
-            "ForPreTraining",
-            "ForQuestionAnswering",
-            "ForXVector",
-        ];
-
         /// The key of classes whose head may have no tensors (`XLMSequenceSummary` in transformers).
         const PROJECTION: &str = "summary_use_proj";
 
         let [class] = &self.class.names[..] else { return };
         let is_plain = self.class.object.get(PROJECTION) == Some(false);
-        if is_plain || !ENDS.iter().any(|end| class.ends_with(end)) {
+        if is_plain || !stores_head(class) {
             return;
         }
         let mut known = self.layout.entries.iter().zip(&self.stored.places);
@@ -49,8 +39,12 @@ impl ModelCheck<'_, '_, '_> {
         let names = object.get::<JsonObject<'_>>("id2label").map(|names| names.len() as u64);
         let names = names.map(|labels| (labels, "id2label"));
         let stated = names.or_else(|| Some((object.number("num_labels")?, "num_labels")));
-        // A class that states no number has a default, and a packed head has other rows.
-        let Some((labels, key)) = stated.filter(|_| !self.stored.has_packed) else { return };
+        // A class that states no number has a default.
+        let Some((labels, key)) = stated else { return };
+        // A packed head has other rows.
+        if self.stored.has_packed {
+            return;
+        }
         let has_rows = |tensor: &TensorInfo| tensor.shape.len() > 1 && tensor.shape[0] == labels;
         let is_outside = |entry: &BlueprintEntry| entry.depth == 0 && !entry.path.contains("embed");
         let mut known = self.stored.tensors.iter().filter(|(_, tensor, _)| has_rows(tensor));

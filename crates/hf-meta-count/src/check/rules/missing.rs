@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::MismatchKind;
 use super::config::{ModelCheck, wrong_side};
+use super::exceptions::lacks;
 use super::stages::is_in_spare_stage;
 use super::stored_modules::{is_expert, is_feed_forward, parent};
 use crate::architectures::architecture::text_of;
@@ -82,15 +83,8 @@ impl ModelCheck<'_, '_, '_> {
     /// tower, or an embedding is tied.
     pub(super) fn is_replaced(&self, entry: usize) -> bool {
         let entry = &self.layout.entries[entry];
-        let is_class = |end: &str| self.class.ends_with(end);
-        let is_left_out = self.is_left_out(&entry.path)
-            || match entry.path.split('.').next() {
-                // `BartForCausalLM` is the decoder alone.
-                Some("encoder") => is_class("ForCausalLM") && self.layout.has_root("decoder"),
-                Some("pooler") => !is_class("Model"),
-                // Backbones return what their blocks compute, without the layers after the last one.
-                _ => entry.depth == 0 && !entry.is_list && is_class("Backbone"),
-            };
+        let is_left_out =
+            self.is_left_out(&entry.path) || lacks(&self.class.names, self.layout, entry);
         let is_tied = is_shared(&entry.path) && self.has_shared();
         let is_spare = is_tied || is_in_spare_stage(self.layout, entry);
         if entry.is_head && !self.has_head || is_left_out || is_spare {
@@ -273,9 +267,11 @@ impl ModelCheck<'_, '_, '_> {
     pub(super) fn check_biases(&mut self, config: &ModelConfig<'_>) {
         let entries = self.layout.entries.iter().enumerate();
         let is_sinq = is_by_sinq(config);
-        let unpacked = self.stored.tensors.iter().filter(|_| is_sinq);
-        let unpacked: BTreeSet<_> =
-            unpacked.map(|(.., found)| (found.entry, found.place)).ordered();
+        let mut unpacked = BTreeSet::new();
+        if is_sinq {
+            let tensors = self.stored.tensors.iter();
+            unpacked = tensors.map(|(.., found)| (found.entry, found.place)).ordered();
+        }
         for (at, entry) in entries.filter(|(_, entry)| entry.has_bias) {
             let (places, biases) = (&self.stored.places[at], &self.stored.biases[at]);
             for place in places.iter().filter(|place| biases.binary_search(place).is_err()) {

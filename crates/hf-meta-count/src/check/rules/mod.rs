@@ -6,6 +6,7 @@
 mod adapter;
 mod adapter_base;
 mod config;
+mod exceptions;
 mod head;
 mod missing;
 mod model;

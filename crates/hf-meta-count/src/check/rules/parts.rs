@@ -164,7 +164,10 @@ impl<'m> KnownWeights<'m> {
         let are_telling = module.parts.len() > 1
             || first.is_some_and(|(part, (_, sides))| is_telling(part, *sides));
         let same = || {
-            let weight = self.packed.get(&module.parts).filter(|_| are_telling)?;
+            if !are_telling {
+                return None;
+            }
+            let weight = self.packed.get(&module.parts)?;
             Some((named(weight), *first?.0))
         };
         // Another module is packed by a method that has the part.
@@ -176,7 +179,10 @@ impl<'m> KnownWeights<'m> {
         };
         // No module is packed, and a method has all of these parts.
         let alone = || {
-            let part = certain().next().filter(|_| self.packed.is_empty() && are_telling)?;
+            if !are_telling || !self.packed.is_empty() {
+                return None;
+            }
+            let part = certain().next()?;
             let parts: Vec<_> = module.parts.keys().copied().collect();
             Some((packed_by(&parts)?, part))
         };

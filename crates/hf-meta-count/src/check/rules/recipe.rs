@@ -296,7 +296,11 @@ fn method(configs: &Configs) -> &str {
 fn read_recipe(section: &JsonObject<'_>, configs: &Configs) -> Recipe {
     let groups = section.get::<JsonObject<'_>>("config_groups").unwrap_or_default();
     let mut groups = groups.entries().filter_map(|(_, group)| read::<JsonObject<'_>>(group));
-    let group = groups.next().filter(|_| groups.next().is_none());
+    // Several groups may have different flags.
+    let group = match (groups.next(), groups.next()) {
+        (only, None) => only,
+        _ => None,
+    };
     let flag = |part: &str, key: &str| {
         let part = group.as_ref()?.get::<JsonObject<'_>>(part)?;
         part.get::<bool>(key).map(u64::from)

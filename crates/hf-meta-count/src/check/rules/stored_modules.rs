@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::MismatchKind;
+use super::exceptions::other_names;
 use crate::architectures::blueprint::{Blueprint, BlueprintEntry, Place};
 use crate::count::names::is_leftover;
 use crate::count::{Embedding, NamePatterns, container_bits, split_name};
@@ -24,31 +25,11 @@ pub(super) enum ModulePart {
     Packed,
 }
 
-/// Parts of names, with what the table has in their place.
-pub(super) const OTHER_NAMES: [(&str, &str); 12] = [
-    // transformers 5.23 saves Kimi-K2.5 with this name.
-    ("language_model.model.blocks.", "language_model.model.layers."),
-    // transformers 4 stores vision towers with this segment, which version 5 removes.
-    ("vision_model.", ""),
-    // Training programs store the names that transformers has in memory: of LLaVA and its like, of Qwen2.5-VL, of DINOv2.
-    ("language_model.", "language_model.model."),
-    ("language_model.", "model."),
-    (".attention.q_proj", ".attention.attention.query"),
-    (".attention.k_proj", ".attention.attention.key"),
-    (".attention.v_proj", ".attention.attention.value"),
-    (".attention.o_proj", ".attention.output.dense"),
-    // diffusers before 0.18 (`_convert_deprecated_attention_blocks`).
-    (".query", ".to_q"),
-    (".key", ".to_k"),
-    (".value", ".to_v"),
-    (".proj_attn", ".to_out.0"),
-];
-
 impl Found {
     /// Finds the module of a tensor that is not a head, also by another name.
     fn in_model(layout: &Blueprint<'_>, name: &str) -> Option<Self> {
         Self::new(layout, name, false).or_else(|| {
-            OTHER_NAMES.iter().find_map(|(other, known)| {
+            other_names().find_map(|(other, known)| {
                 let (outer, inner) = name.split_once(other)?;
                 Self::new(layout, &format!("{outer}{known}{inner}"), false)
             })

@@ -111,7 +111,10 @@ impl<'a> TimmModel<'a> {
         let is_other = OTHER_KEYS.iter().any(|key| config.raw(key).is_some());
         let is_timm =
             ["pretrained_cfg", "num_features"].iter().any(|key| config.raw(key).is_some());
-        let name = config.get::<String>(KEY).filter(|_| is_timm && !is_other)?;
+        if is_other || !is_timm {
+            return None;
+        }
+        let name = config.get::<String>(KEY)?;
         // The part after the dot names the weights.
         let name = name.split('.').next().unwrap_or_default().to_owned();
         Some(Self { name, config, arguments: config.get("model_args").unwrap_or_default() })

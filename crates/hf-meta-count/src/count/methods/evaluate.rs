@@ -141,8 +141,10 @@ impl Attempt<'_> {
             found.extend(kind.map(difference));
             let is_stated = |term: &Term| term.key().is_none_or(|key| (self.stated)(key).is_some());
             let is_known = part.need != Need::Absent && part.terms().all(is_stated);
-            let Some(stored) = stored.filter(|_| is_known) else { continue };
-            if self.restrict(&mut ranges, part, stored).is_none() {
+            if is_known
+                && let Some(stored) = stored
+                && self.restrict(&mut ranges, part, stored).is_none()
+            {
                 found.extend(self.differ(part, stored, &ranges));
             }
         }

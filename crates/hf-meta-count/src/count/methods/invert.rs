@@ -193,7 +193,9 @@ impl Ranges {
         let groups = self.get(Side::Groups);
         let source = self.source(Side::Groups);
         self.restrict(grouping.of, Range { low: groups.low, ..Range::ANY }, source)?;
-        if let Some(groups) = groups.point().filter(|_| !grouping.rounds_up) {
+        if !grouping.rounds_up
+            && let Some(groups) = groups.point()
+        {
             self.restrict_to_multiples(grouping.of, groups)?;
         }
         let sides = self.get(grouping.of).point().zip(groups.point());

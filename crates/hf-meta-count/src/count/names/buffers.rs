@@ -43,7 +43,7 @@ named_enum! {
 
 impl Buffer {
     /// The last segments of names, and the segment before, which is empty if any is possible.
-    const NAMES: [(Self, &str, &[&str]); 33] = [
+    const NAMES: &[(Self, &str, &[&str])] = &[
         (Self::AttentionMask, "", &["masked_bias", "attn_mask", "causal_mask"]),
         (Self::AttentionDecay, "", &["slope_rate", "query_decay", "key_decay", "diagonal_decay"]),
         (Self::Ids, "", &["position_ids", "token_type_ids"]),

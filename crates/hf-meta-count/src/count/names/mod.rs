@@ -198,7 +198,10 @@ impl<'a> TensorName<'a> {
     /// Returns the module of a bias, and the number of its pattern; `None` if several patterns may have this number.
     pub(in crate::count) fn biased_module(&self) -> Option<(&'a str, usize)> {
         let is_known = self.facts.is_bias && self.pattern + 1 < NamePatterns::MAX_PATTERNS;
-        Some((self.name.strip_suffix(BIAS).filter(|_| is_known)?, self.pattern))
+        if !is_known {
+            return None;
+        }
+        Some((self.name.strip_suffix(BIAS)?, self.pattern))
     }
 
     /// Returns whether a segment names a draft head.

@@ -21,6 +21,13 @@ pub(super) fn page(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
 }
 
+/// Checks that each page contains a text with numbers of this test, and lists all that do not.
+pub(crate) fn assert_stated(stated: &[(&str, String)]) {
+    let missing = stated.iter().filter(|(path, text)| !page(path).contains(text));
+    let missing: Vec<_> = missing.map(|(path, text)| format!("{path} must say: {text}")).collect();
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
 fn counting(config: &str, tensors: &[Tensor<'_>]) -> Option<(ParameterCount, CountBreakdown)> {
     let config = Configs::from_config_json(config.as_bytes()).unwrap();
     let mut counter = Counter::new();

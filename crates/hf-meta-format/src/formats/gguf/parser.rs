@@ -204,12 +204,16 @@ fn not_a_model(content: &str) -> HeaderError {
 
 /// Returns the alignment from the value of its key.
 fn parse_alignment(value_type: ValueType, value: &str) -> Result<u64, HeaderError> {
-    let alignment = value.parse().ok().filter(|alignment: &u64| alignment.is_power_of_two());
-    alignment.filter(|_| value_type == ValueType::Uint(4)).ok_or_else(|| {
-        let value = clip(value);
-        let message = format!("`{ALIGNMENT}` is `{value}`; it must be a 32-bit power of two");
-        HeaderError::new(HeaderErrorKind::Other, message)
-    })
+    match value.parse::<u64>() {
+        Ok(alignment) if value_type == ValueType::Uint(4) && alignment.is_power_of_two() => {
+            Ok(alignment)
+        }
+        _ => {
+            let value = clip(value);
+            let message = format!("`{ALIGNMENT}` is `{value}`; it must be a 32-bit power of two");
+            Err(HeaderError::new(HeaderErrorKind::Other, message))
+        }
+    }
 }
 
 /// The content of a file of activation statistics.

@@ -21,6 +21,7 @@ const ZIP64: u64 = u32::MAX as u64;
 /// The maximum number of entries. Each takes 64 bytes of memory.
 const MAX_ENTRIES: u64 = 1 << 18;
 
+/// The lengths of records without their names and comments: sections 4.3.7, 4.3.12 and 4.3.16 of `APPNOTE.TXT`.
 const LOCAL_HEADER: u64 = 30;
 const DIRECTORY_HEADER: usize = 46;
 const END_RECORD: usize = 22;

@@ -43,7 +43,10 @@ impl<'a> Call<'a> {
     /// Returns the list of pairs of an `OrderedDict` that Python 2 wrote.
     pub(super) fn ordered_pairs(&self, pickle: &Pickle<'_>) -> Option<PickleValue> {
         let is_ordered = (self.module, self.name) == (b"collections", b"OrderedDict");
-        let list = pickle.items(self.arguments).first().filter(|_| is_ordered)?;
+        if !is_ordered {
+            return None;
+        }
+        let list = pickle.items(self.arguments).first()?;
         (pickle.kind(*list) == Some(NodeKind::List)).then_some(*list)
     }
 }

@@ -81,7 +81,7 @@ fn parse_archive(file: &FileParts) -> Result<FileHeader, Stop> {
         drop(archive);
         let storages = Storages::new(places.into_iter());
         let mut header = tensors::header(&pickle, root, &storages, file_size)?;
-        if let Some(pickle) = header.pickle.as_mut().filter(|_| is_big_endian) {
+        if is_big_endian && let Some(pickle) = &mut header.pickle {
             pickle.places.reason = Some(BIG_ENDIAN);
         }
         Ok(header.with_file_size(file_size))

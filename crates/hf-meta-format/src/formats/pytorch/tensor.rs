@@ -74,8 +74,8 @@ impl StorageCover {
         let same = self.last.filter(is_same).map(|last| get(last).stored_in.unwrap_or(last));
         let is_dense = tensor.stored == (tensor.end - tensor.begin) / size;
         let unshared = if is_dense { (tensor.end - covered) / size } else { tensor.stored };
-        let owner = same.or(self.furthest.filter(|_| covered == tensor.end));
-        let owner = if tensor.stored > 0 { owner } else { None };
+        let around = if covered == tensor.end { self.furthest } else { None };
+        let owner = if tensor.stored > 0 { same.or(around) } else { None };
         let new = if owner.is_some() { 0 } else { unshared.min(self.free / size) };
         if is_dense && covered < tensor.end {
             self.furthest = Some(at);
@@ -102,8 +102,10 @@ impl Tensor {
         let &[storage, offset, shape, strides, ref others @ ..] = pickle.items(arguments) else {
             return Err(unsupported());
         };
-        let is_known = REBUILD_FUNCTIONS.contains(&function);
-        let offset = pickle.integer(offset).filter(|_| is_known).ok_or_else(unsupported)?;
+        if !REBUILD_FUNCTIONS.contains(&function) {
+            return Err(unsupported());
+        }
+        let offset = pickle.integer(offset).ok_or_else(unsupported)?;
         let storage = Storage::new(pickle, storage).ok_or_else(unsupported)?;
         let dtype = others.get(2).map_or(&[][..], |dtype| pickle.function(*dtype).1);
         let own = || ELEMENT_TYPES.iter().find(|(_, name, ..)| name.as_bytes() == dtype);

@@ -78,7 +78,8 @@ pub(super) fn header(
             let begin = at;
             at = at.saturating_add(tensor.new.saturating_mul(size));
             let (key, offset) = tensor.storage(pickle);
-            if let Some(storage) = storages.find(key).filter(|_| is_range && at > begin) {
+            let has_range = is_range && at > begin;
+            if has_range && let Some(storage) = storages.find(key) {
                 places.add(begin, storage, offset);
             }
             builder.push(&name, &TensorInfo::new(dtype, shape, (begin, at)));
@@ -201,7 +202,10 @@ impl TensorFinder<'_, '_> {
     /// Returns the only entry of a dictionary if it is a dictionary of groups, such as the model and its copy. This
     /// dictionary then takes the place of the outermost one.
     fn wrapped(&self, mut children: Range<u32>) -> Option<u32> {
-        let only = children.next().filter(|_| children.is_empty())?;
+        let only = children.next()?;
+        if !children.is_empty() {
+            return None;
+        }
         let (pickle, value) = (self.pickle, self.places[only as usize].value);
         let groups = pairs(pickle, value)
             .take(MAX_ENTRIES)

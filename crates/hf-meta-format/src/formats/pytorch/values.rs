@@ -46,6 +46,7 @@ impl PickleValue {
     /// Any other value, such as `None`, a bool or a float.
     pub(super) const OTHER: Self = Self(u32::MAX - 1);
 
+    /// The value of the first node. Smaller ones are the offsets of literals.
     const FIRST_NODE: u32 = 1 << 31;
 
     /// Returns the literal at an offset; `None` if the offset is too large.
