@@ -268,10 +268,20 @@ fn a_pipe_has_no_progress_line() {
     let hub = LocalHub::start(["org/a", "org/b"].map(support::sharded)).unwrap();
     hub.inject(|request, _| request.path.contains("/b/").then_some(Fault::Stall));
     let program = env!("CARGO_BIN_EXE_hf-meta");
-    for (output, is_shown) in [("| cat", false), ("> /dev/null", true)] {
-        let line = format!("timeout 2 {program} org/a org/b --format csv {output}");
-        let Some(child) = in_terminal(&hub, &line, &[]) else { return };
-        let screen = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    for (output, first, is_shown) in
+        [("| cat", "org/a,", false), ("> /dev/null", "1 of 2 repositories, ", true)]
+    {
+        let line = format!("{program} org/a org/b --format csv {output}");
+        let Some(mut child) = in_terminal(&hub, &line, &[]) else { return };
+        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut screen = Vec::new();
+        read_until(&mut stdout, &mut screen, first);
+        // Time for a progress line that must not appear.
+        std::thread::sleep(Duration::from_millis(500));
+        stdin.write_all(b"\x03").unwrap();
+        stdout.read_to_end(&mut screen).unwrap();
+        child.wait().unwrap();
+        let screen = String::from_utf8(screen).unwrap();
         assert_eq!(screen.contains("1 of 2 repositories, "), is_shown, "{screen:?}");
         assert_eq!(screen.contains("org/a,"), !is_shown, "{screen:?}");
     }
