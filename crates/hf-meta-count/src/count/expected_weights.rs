@@ -12,7 +12,7 @@ use hf_meta_format::base::json_object::{JsonObject, parse};
 use hf_meta_format::formats::product;
 
 /// The number of weights of each module, by the blueprint of the model.
-pub(super) struct ExpectedWeights<'a> {
+pub(crate) struct ExpectedWeights<'a> {
     blueprint: Blueprint<'a>,
     /// The start of the names of all modules but the head. Files of other model classes have no head.
     prefix: &'static str,
@@ -23,7 +23,7 @@ pub(super) struct ExpectedWeights<'a> {
 
 impl<'a> ExpectedWeights<'a> {
     /// Returns `None` if the architecture is unknown.
-    pub(super) fn new(configs: &'a Configs) -> Option<Self> {
+    pub(crate) fn new(configs: &'a Configs) -> Option<Self> {
         let object: JsonObject<'_> = parse(configs.json.as_deref()?).ok()?;
         let classes: Vec<String> = object.get("architectures").unwrap_or_default();
         let blueprint = Blueprint::new(&object.get::<String>("model_type")?, object)?;
@@ -42,7 +42,7 @@ impl<'a> ExpectedWeights<'a> {
     }
 
     /// Returns the number of weights of a module; `None` if the configuration does not imply it.
-    pub(super) fn of_module(&mut self, module: &str) -> Option<u64> {
+    pub(crate) fn of_module(&mut self, module: &str) -> Option<u64> {
         let (entry, layer) = self.find_entry(module)?;
         let weights = || weights(&mut self.blueprint, entry, layer);
         *self.known.entry((entry, layer)).or_insert_with(weights)

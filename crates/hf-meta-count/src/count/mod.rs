@@ -60,6 +60,7 @@ pub use breakdown::{
 pub use config::{ConfigError, Configs};
 pub use counted_as::{AuxiliaryTensor, CountedAs, Evidence, Packing};
 pub use counter::{Counter, needs_config};
+pub(crate) use expected_weights::ExpectedWeights;
 pub use experts::{MixtureOfExperts, UnknownActive};
 #[cfg(test)]
 pub(crate) use methods::flags;

@@ -4,7 +4,7 @@ use std::fmt;
 use super::*;
 use crate::architectures::architecture::Definitions;
 use crate::count::tests::assert_stated;
-use hf_meta_format::base::json_object::JsonObject;
+use hf_meta_format::base::json_object::{JsonObject, parse, standard_json};
 use hf_meta_format::formats::{DetectedFormat, TensorInfo};
 
 /// Returns the elements of the caches and states; `None` if they are unknown.
@@ -71,7 +71,8 @@ impl ComparedSizes {
         let [config, tokens, expected, theirs] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("{line}")
         };
-        let object: JsonObject<'_> = serde_json::from_str(config).unwrap();
+        let json = standard_json(config.as_bytes());
+        let object: JsonObject<'_> = parse(&json).unwrap();
         self.rows += 1;
         self.architectures.extend(object.get("model_type"));
         self.theirs[0] += usize::from(theirs == expected);

@@ -14,8 +14,8 @@ use crate::count::config::{
 };
 use crate::count::names::pattern::NamePattern;
 use crate::count::{
-    Component, ComponentTensor, Configs, Difference, DifferenceKind, Module, NamePatterns, Recipe,
-    container_bits, evaluate, split_name,
+    Component, ComponentTensor, Configs, Difference, DifferenceKind, ExpectedWeights, Module,
+    NamePatterns, Recipe, container_bits, evaluate, split_name,
 };
 use crate::results::Finding;
 use hf_meta_format::base::json_object::{JsonObject, number, parse, read, standard_json, strings};
@@ -97,6 +97,7 @@ fn find_mismatches(json: &[u8], configs: &Configs, headers: &Headers) -> Option<
     let mut check = RecipeCheck {
         policy: RecipePolicy::new(&section, configs)?,
         known: KnownSides { dimensions: &configs.dimensions, shapes: &shapes, expected: None },
+        expected: ExpectedWeights::new(configs),
         layers: positive(config.text_model(), "layers").map(|(_, layers)| layers),
         is_4bit: recipe.numbers.get(&Key::LoadIn4Bit) == Some(&1),
         recipe,
@@ -138,6 +139,8 @@ struct RecipeCheck<'a> {
     recipe: Recipe,
     policy: RecipePolicy<'a>,
     known: KnownSides<'a>,
+    /// The weights of each module of a known architecture.
+    expected: Option<ExpectedWeights<'a>>,
     /// The number of layers. The layers after the last one draft tokens.
     layers: Option<u64>,
     /// True for 4 bits of bitsandbytes, which packs every linear module.
@@ -177,6 +180,8 @@ impl RecipeCheck<'_> {
             places.stacks.extend(stack(name));
             let module = Module { name, tensors };
             let mut schemes = self.policy.schemes.of_module(name);
+            self.known.expected =
+                self.expected.as_mut().and_then(|expected| expected.of_module(name));
             for difference in evaluate(&self.recipe, &module, self.known, &mut schemes) {
                 let Difference { kind, part, keys } = difference;
                 let (kind, expected, stored) = mismatch(kind);

@@ -7,13 +7,16 @@ use super::METHODS;
 use super::invert::{Attempt, Ranges, StoredParts};
 use super::layout::{Condition, LayoutPart, Method, Need, PackedLayout, Problem, Stored, only};
 use super::names::methods_of;
-use super::term::Term;
+use super::term::{Range, Side, Term};
 use crate::count::config::{Key, KnownSides, ModuleSchemes, Scheme};
 use crate::count::module::{ComponentTensor, Module, PartName};
 use hf_meta_format::base::sort::Ordered;
 
 /// The key that a finding names if no other implies a part.
 const METHOD: &str = "quant_method";
+
+/// The key that implies the number of weights of a module.
+const MODEL: &str = "model_type";
 
 /// The settings of a recipe that concern the parts of all packed modules.
 #[derive(Debug, Default)]
@@ -110,13 +113,42 @@ impl Recipe {
 impl Attempt<'_> {
     /// Derives the sides from the weights alone, and compares all other parts.
     fn compare(&self, recipe: &Recipe) -> Vec<Difference> {
-        let mut found = Vec::new();
         let (layout, weights) = (self.parts.layout, self.parts.weights);
-        let Some(mut ranges) = self.stated_sides() else { return found };
+        let Some(mut ranges) = self.stated_sides() else { return Vec::new() };
         if self.restrict(&mut ranges, layout.weights(), weights).is_none() {
             self.restrict_by_groups(&mut ranges);
             return self.differ(layout.weights(), weights, &ranges).into_iter().collect();
         }
+        let found = self.compare_others(recipe, ranges);
+        match self.implied_sides(ranges) {
+            Some(ranges) if found.is_empty() => self.compare_others(recipe, ranges),
+            _ => found,
+        }
+    }
+
+    /// Returns the sides that have the number of weights of the architecture; `None` if the packed weights have another
+    /// number.
+    ///
+    /// Sixteen rows of words with eight values each hold 121 to 128 inputs, and a `g_idx` of 127 fits. The module of the
+    /// loader has 128 (`_register_gptq_buffers` in `nn_modules/qlinear/__init__.py` of GPTQModel), and transformers raises
+    /// an error for parts of other shapes (`set_param_for_module` in `core_model_loading.py`, 5.23).
+    fn implied_sides(&self, mut ranges: Ranges) -> Option<Ranges> {
+        // A padded side is longer than the one of the module, unless a part states its length.
+        let states_length = |name| self.parts.problem.module.find(name).is_some();
+        let mut pads = self.parts.layout.pads.iter();
+        if !pads.all(|pad| pad.unless.is_some_and(states_length)) {
+            return None;
+        }
+        let weights = Range::exactly(self.parts.problem.known.expected?);
+        ranges.restrict(Side::Weights, weights, MODEL)?;
+        ranges.relate_size(self.parts.layout.size)?;
+        Some(ranges)
+    }
+
+    /// Compares all parts but the weights with the ranges of the sides.
+    fn compare_others(&self, recipe: &Recipe, mut ranges: Ranges) -> Vec<Difference> {
+        let mut found = Vec::new();
+        let layout = self.parts.layout;
         let groups = layout.groups.zip(self.group);
         let divided = ranges.relate_size(layout.size).and_then(|()| match groups {
             Some((grouping, group)) => ranges.divide(grouping.of, group, Key::GroupSize.name()),
@@ -206,7 +238,8 @@ impl Attempt<'_> {
         let of_weights = |side| layout.weights().terms().find(|term| term.side() == Some(side));
         let source = term.side().and_then(|side| {
             let source = ranges.source(side);
-            let is_key = source == Key::GroupSize.name() || layout.is_stated(source);
+            let is_key =
+                [Key::GroupSize.name(), MODEL].contains(&source) || layout.is_stated(source);
             // Other parts may restrict a side that follows from the weights.
             let is_implied = is_key || of_weights(side).is_none() && !source.is_empty();
             is_implied.then_some(source)

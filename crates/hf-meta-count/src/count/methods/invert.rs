@@ -173,7 +173,12 @@ impl Ranges {
     }
 
     /// Restricts a side; `None` if no length remains.
-    fn restrict(&mut self, side: Side, range: Range, source: &'static str) -> Option<()> {
+    pub(super) fn restrict(
+        &mut self,
+        side: Side,
+        range: Range,
+        source: &'static str,
+    ) -> Option<()> {
         let new = self.get(side).intersect(range)?;
         if new != self.get(side) {
             self.sides[side as usize] = new;
