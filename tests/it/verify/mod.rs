@@ -190,7 +190,10 @@ fn the_command_prints_json() {
     let findings = json["findings"].as_array_mut().unwrap();
     assert_eq!(findings.len(), 2 + 1_001 + 1);
     findings.drain(3..1_002);
-    json["fetch"]["seconds"] = "some".into();
+    // The index lacks shards that its first name predicts. Those already requested when it arrives are requested again.
+    for key in ["seconds", "requests", "bytesRead"] {
+        json["fetch"][key] = "some".into();
+    }
     insta::assert_json_snapshot!(json);
 }
 

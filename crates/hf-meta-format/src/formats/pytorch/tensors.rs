@@ -53,7 +53,7 @@ pub(super) fn header(
 ) -> Result<FileHeader> {
     let places = vec![Place { parent: 0, entry: 0, key: NO_KEY, value: root }];
     let (steps, memory) = (MAX_STEPS, pickle.free_memory);
-    let mut finder = TensorFinder { pickle, places, entries: vec![], steps, memory };
+    let mut finder = TensorFinder { pickle, places, entries: Vec::new(), steps, memory };
     let mut tensors = finder.find()?;
     finder.find_copies(&tensors)?;
     find_shared(pickle, &mut tensors);
