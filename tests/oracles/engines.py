@@ -32,6 +32,8 @@ HEADER = """\
 # :backend      the class lets other engines set its attention, so that vLLM and SGLang load it with their Transformers backend
 # :until-1.2.0  the last version that registered it
 # :plugin       only with a plugin
+# :some         only for some models
+# :no-pp        the layers of the class cannot be divided into stages
 # :lora         the class loads adapters; without the mark, it loads none
 # :lora-linear  the class loads adapters, except for embeddings and the output layer
 """
@@ -127,10 +129,10 @@ class Classes:
             names += [getattr(base, "id", "") for base in bases if getattr(base, "id", None) != name]
         return found
 
-    def supports(self, name):
-        """Returns whether a class loads adapters; `None` if a base is unknown."""
+    def supports(self, name, interface, attribute):
+        """Returns whether a class has an interface; `None` if a base is unknown."""
         bases = self.bases(name)
-        if any(node and (node.name == "SupportsLoRA" or assigns(node, "supports_lora")) for node in bases):
+        if any(node and (node.name == interface or assigns(node, attribute)) for node in bases):
             return True
         return None if None in bases else False
 
@@ -201,7 +203,8 @@ def add_vllm(table, wheel):
         registered = assigned(registry, names)
         for key, value in zip(registered.keys, registered.values):
             if key is not None and (name := constant(key)):
-                table.add("architecture", name, "vllm", adapters(classes, texts(value)[-1], names == "_TEXT_GENERATION_MODELS"))
+                marks = adapters(classes, texts(value)[-1], names == "_TEXT_GENERATION_MODELS"), stages(classes, texts(value)[-1])
+                table.add("architecture", name, "vllm", *marks)
     for name, version in pairs(assigned(registry, "_PREVIOUSLY_SUPPORTED_MODELS")).items():
         table.add("architecture", name, "vllm", f"until-{version}")
     for name in keys(assigned(registry, "_OOT_SUPPORTED_MODELS")):
@@ -223,11 +226,16 @@ def assigns(node, attribute):
 def adapters(classes, name, is_text):
     """Returns the mark of the adapters that a class loads, or may load. Other models than those of text contain models with
     embeddings."""
-    if classes.supports(name) is False:
+    if classes.supports(name, "SupportsLoRA", "supports_lora") is False:
         return ""
     bases = classes.bases(name)
     has_embeddings = None in bases or any(assigns(node, "embedding_modules") for node in bases)
     return "lora-linear" if is_text and not has_embeddings else "lora"
+
+
+def stages(classes, name):
+    """Returns the mark of a class whose layers cannot be divided into stages."""
+    return "no-pp" * (classes.supports(name, "SupportsPP", "supports_pp") is False)
 
 
 def add_vllm_methods(table, wheel, folder):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the bytes that vLLM reserves for one request, for many small configurations and options.
 
-    tests/oracles/vllm_cache.py GPU [MODEL-TYPE…]
+    tests/oracles/vllm_cache.py GPU [--first N] [--count N] [--output FILE] [MODEL-TYPE…]
 
 A line of `fixtures/memory/vllm-GPU.tsv` is one of `vllm.tsv`, with several options joined by `+`, and `ppN` for stages, of
 which the one that needs most is listed. The model class on the meta device states the layers, and vLLM's planner divides
@@ -10,6 +10,7 @@ them. Configurations are drawn by their model type, so that a second run writes 
 Needs what `vllm_ranks.py` needs, Triton, flashinfer-python and a C compiler. The GPU is a stub.
 """
 
+import argparse
 import ctypes
 import json
 import os
@@ -91,11 +92,12 @@ torch.cuda.Stream = torch.cuda.Event = MagicMock
 
 from torch.overrides import TorchFunctionMode
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CLASSES
+from transformers.models.auto import modeling_auto
 from vllm.config import set_current_vllm_config
 from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.model_executor.models import registry
+from vllm.multimodal.processing import InputProcessingContext
 from vllm.platforms import current_platform
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.torch_utils import set_default_torch_dtype
@@ -107,6 +109,8 @@ from vllm.v1.worker.workspace import init_workspace_manager
 
 init_workspace_manager(torch.device("meta"))
 
+# No image is processed, and configurations have no files next to them.
+InputProcessingContext.get_hf_processor = lambda *_, **__: types.SimpleNamespace(image_processor=types.SimpleNamespace())
 # Another process would have neither the stubs nor the GPU.
 registry._run_in_subprocess = lambda inspect: inspect()
 
@@ -159,7 +163,15 @@ def plan(folder, tokens, tp=1, pp=1, **options):
 OPTIONS = {
     "fp8": {"kv_cache_dtype": "fp8"}, "nohma": {"disable_hybrid_kv_cache_manager": True}, "nopc": {"enable_prefix_caching": False},
     "mbt2048": {"max_num_batched_tokens": 2048}, "nosync": {"async_scheduling": False}, "bs64": {"block_size": 64},
-    "tp2": {"tp": 2}, "tp4": {"tp": 4}, "tp8": {"tp": 8}, "pp2": {"pp": 2}, "pp3": {"pp": 3},
+    "tp2": {"tp": 2}, "tp4": {"tp": 4}, "tp8": {"tp": 8}, "pp2": {"pp": 2}, "pp3": {"pp": 3}, "pp4": {"pp": 4}, "bs32": {"block_size": 32},
+    "bs128": {"block_size": 128}, "mbt512": {"max_num_batched_tokens": 512, "max_num_seqs": 64}, "mbt32768": {"max_num_batched_tokens": 32768},
+    "seqs4": {"max_num_seqs": 4},
+}
+# Keys that classes of vLLM need, and that configurations of transformers lack.
+COMPLETED = {
+    "hy_v3": {"first_k_dense_replace": 1, "expert_hidden_dim": 32, "route_norm": True}, "minimax_m2": {"rotary_dim": 64, "scoring_func": "sigmoid"},
+    "afmoe": {"score_func": "sigmoid", "route_norm": True, "route_scale": 1.0, "n_group": 1, "topk_group": 1}, "dots1": {"n_shared_experts": 1},
+    "hunyuan_v1_dense": {"num_experts": 1}, "cohere_compass_text": {"tie_word_embeddings": True}, "ernie4_5_vl_moe_text": {"moe_intermediate_size": [32, 32]},
 }
 # Sizes that the cache does not depend on.
 CHEAP = {
@@ -169,9 +181,52 @@ CHEAP = {
 }
 
 
+
+
+# Draws from this number on have more options, and complete more configurations.
+WIDE = 100
+EXPERTS = dict.fromkeys(["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"], 8)
+
+
+def classes(*mappings):
+    """Returns the classes by model type. The last mapping counts."""
+    return {kind: name for mapping in mappings for kind, name in getattr(modeling_auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").items()}
+
+
+CLASSES = classes("CAUSAL_LM")
+# The classes in which a model of text is nested.
+NESTED = classes("CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "SEQ_TO_SEQ_CAUSAL_LM", "MULTIMODAL_LM", "IMAGE_TEXT_TO_TEXT")
+
+
+OPTIONS_BEFORE = 11
+TOKENS = [17, 100, 1000, 4096, 9001, 32768, 100_003, 131072, 1_000_000]
+
+
+def is_drawn(kind):
+    """Returns whether a type has a class, and defaults for the parts around its model of text."""
+    try:
+        has_text = kind in CONFIG_MAPPING and getattr(CONFIG_MAPPING[kind](), "text_config", None)
+    except ValueError:
+        return False
+    return kind in CONFIG_MAPPING and kind in (NESTED if has_text else CLASSES)
+
+
 def drawn(kind, number):
     """Returns a configuration, which depends on the type and the number only."""
     draw = random.Random(f"{kind} {number}")
+    text = getattr(CONFIG_MAPPING[kind](), "text_config", None)
+    config = drawn_text(text.model_type if text else kind, draw, number >= WIDE)
+    if kind == "gemma4" and number % 2:
+        config["use_bidirectional_attention"] = "vision"
+    name = NESTED[kind] if text else CLASSES[kind]
+    config = {"text_config": {"model_type": text.model_type, **config}} if text else config
+    # As in the repositories.
+    config |= {"vision_config": {"model_type": "gemma4_vision", "default_output_length": 280}} if kind == "gemma4" else {}
+    return {"model_type": kind, "architectures": [name], "dtype": "bfloat16", **config}, draw
+
+
+def drawn_text(kind, draw, is_wide):
+    """Returns the keys of a model of text."""
     known = vars(CONFIG_MAPPING[kind]())
     heads = draw.choice([8, 8, 16, 24, 32])
     head = draw.choice([64, 64, 128, 128, 80, 96, 256])
@@ -200,27 +255,32 @@ def drawn(kind, number):
         values["num_heads"] = values["mamba_n_heads"] * 2
         values["hidden_size"] = values["num_heads"] * 32
         values |= {"head_dim": 64, "expand": 2, "intermediate_size": values["hidden_size"] * 2}
-    given = {key: value for key, value in {**CHEAP, **values}.items() if key in known}
+    given = {key: value for key, value in {**CHEAP, **values, **(EXPERTS if is_wide else {})}.items() if key in known}
     # The classes in vLLM read keys that the ones in transformers do not have.
     if kind.startswith("lfm2"):
         given |= {"block_dim": values["hidden_size"], "conv_dim": values["hidden_size"], "block_ff_dim": 64}
     given |= {"glm4_moe_lite": {"first_k_dense_replace": 1}, "longcat_flash": {"mla_scale_q_lora": True, "mla_scale_kv_lora": True}}.get(kind, {})
+    given |= COMPLETED.get(kind, {}) if is_wide else {}
     for key in ("num_key_value_heads", "head_dim", "layer_types", "sliding_window"):
         if draw.random() < 0.25:
             given.pop(key, None)
-    return {"model_type": kind, "architectures": [CLASSES[kind]], "dtype": "bfloat16", **given}, draw
+    # Classes with strict types have a window always.
+    if isinstance(known.get("sliding_window"), int) and given.get("sliding_window", 0) is None:
+        del given["sliding_window"]
+    return given
 
 
-def lines(kind, count):
-    for number in range(count):
+def lines(kind, numbers):
+    for number in numbers:
         config, draw = drawn(kind, number)
         plans, reason = [], None
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "config.json").write_text(json.dumps(config))
-            cases = [[], *([name] for name in OPTIONS), *(draw.sample(list(OPTIONS), 2) for _ in range(6))]
+            known = list(OPTIONS)[: None if number >= WIDE else OPTIONS_BEFORE]
+            cases = [[], *([name] for name in known), *(draw.sample(known, 2) for _ in range(6))]
             for names in draw.sample(cases, 9):
                 options = {key: value for name in names for key, value in OPTIONS[name].items()}
-                tokens = draw.choice([100, 1000, 4096, 9001, 32768, 100_003, 131072])
+                tokens = draw.choice(TOKENS if number >= WIDE else TOKENS[1:-1])
                 try:
                     needed, page, blocks, block = max(plan(folder, tokens, **options))
                 except Exception as error:
@@ -232,21 +292,37 @@ def lines(kind, count):
         print(kind, number, len(plans), reason or "", file=sys.stderr, flush=True)
 
 
+def default_numbers(kind):
+    """Returns the numbers of the configurations in the fixture."""
+    if kind not in CLASSES or hasattr(CONFIG_MAPPING[kind](), "text_config"):
+        return [WIDE, WIDE + 1] if kind == "gemma4" else [WIDE]
+    return [0, 1, WIDE, WIDE + 1] if kind in WRONG else [0, 1]
+
+
 def main():
-    fixture = ROOT / f"fixtures/memory/vllm-{GPU}.tsv"
+    parser = argparse.ArgumentParser()
+    parser.add_argument("gpu", choices=GPUS)
+    parser.add_argument("--first", type=int)
+    parser.add_argument("--count", type=int, default=2)
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / f"fixtures/memory/vllm-{GPU}.tsv")
+    parser.add_argument("kinds", nargs="*")
+    arguments = parser.parse_intermixed_args()
     names = [word for line in (ROOT / "crates/hf-meta-count/src/architectures/vllm.txt").read_text().splitlines() if line.startswith("vllm ") for word in line.split()[1].split(",")]
-    # The keys of a text model are drawn. Some types show the differences between GPUs.
-    names = [name for name in names if name in CONFIG_MAPPING and name in CLASSES and not hasattr(CONFIG_MAPPING[name](), "text_config")]
-    kinds = sys.argv[2:] or [name for name in names if GPU == "h100" or name in OTHERS]
-    found = [line for kind in kinds for line in lines(kind, COUNT)]
-    fixture.write_text("\n".join([HEADER, *found, ""]))
+    # Some types show the differences between GPUs.
+    kinds = arguments.kinds or [name for name in names if GPU == "h100" or name in OTHERS]
+    with arguments.output.open("w") as output:
+        print(HEADER, file=output)
+        for kind in filter(is_drawn, kinds):
+            numbers = default_numbers(kind) if arguments.first is None else range(arguments.first, arguments.first + arguments.count)
+            for line in lines(kind, numbers):
+                print(line, file=output, flush=True)
 
 
-# The number of configurations of each type.
-COUNT = 2
+# Types about which other draws than the first ones found an error.
+WRONG = {"cohere2", "cohere2_moe", "gemma3n_text"}
 OTHERS = """
     deepseek_v2 deepseek_v3 glm4_moe_lite glm_moe_dsa youtu qwen3_next qwen3_5_text olmo_hybrid gemma4_text gpt_oss gemma3_text gemma2 falcon_h1 llama
-    lfm2 falcon mamba2 jamba
+    lfm2 falcon mamba2 jamba llava qwen2_5_vl qwen3_vl gemma3 gemma4 llama4 kimi_k25 qwen3_5 lfm2_vl nemotron_h_omni
 """.split()
 HEADER = f"# The bytes that vLLM 0.33.0 reserves for one request on {NAME}. Written by tests/oracles/vllm_cache.py."
 

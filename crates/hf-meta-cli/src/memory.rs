@@ -321,7 +321,7 @@ fn summary(memory: &Memory) -> Vec<String> {
 
 /// Describes the conditions in vLLM, in lines.
 fn assumptions(memory: &Memory, plan: VllmPlan) -> [String; 2] {
-    let options = memory.options.vllm;
+    let options = plan.options;
     let default = VllmOptions::default().batched_tokens();
     let (tokens, in_flight) = (options.batched_tokens(), options.tokens_in_flight());
     let source = match memory.options.gpus {

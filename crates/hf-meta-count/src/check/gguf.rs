@@ -121,9 +121,15 @@ impl<'a> GgufModel<'a> {
         self.check_vocabulary(findings);
     }
 
-    /// Checks the number of heads. Without the key, llama.cpp reads 0, and all models with queries have another shape
-    /// (`llama_model::load_hparams`).
+    /// Checks the number of heads. Without the key, llama.cpp reads 0 (`llama_model::load_hparams`), so that queries of all
+    /// architectures but one would have another shape.
     fn check_heads(&self, architecture: &str, findings: &mut Vec<Finding>) {
+        /// Its queries have the width of the embeddings: `load_arch_tensors` in `models/qwen.cpp` of llama.cpp 0.6.0.
+        const WITHOUT_HEADS: &str = "qwen";
+
+        if architecture == WITHOUT_HEADS {
+            return;
+        }
         let key = format!("{architecture}.attention.head_count");
         let is_query =
             |name: &str| name.ends_with(".attn_q.weight") || name.ends_with(".attn_qkv.weight");

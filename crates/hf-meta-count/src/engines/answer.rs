@@ -43,8 +43,10 @@ impl EngineModel<'_> {
                 reasons.extend(check.architecture());
             }
             reasons.extend(check.method());
-            reasons.extend(check.maker());
+            let has_gpu = reasons.iter().any(|found| found.code == EngineReasonCode::Gpu);
+            reasons.extend(check.maker().filter(|_| !has_gpu));
             reasons.extend(check.heads());
+            reasons.extend(check.stages());
         }
         let has_heads = reasons.iter().any(|found| found.code == EngineReasonCode::Parallelism);
         let fit = self.memory.iter().flat_map(fit_reasons);
@@ -187,13 +189,30 @@ impl Check<'_> {
             return Some(self.without_key(key));
         };
         if entry(kind, name, self.engine.name).is_some() {
-            return None;
+            return self.other_head();
         }
         Some(self.missing(name, &others(kind, name, self.engine.name)))
     }
 
+    /// Returns the reason that mlx-lm, which ignores the class, expects the output layer of a model that generates text: it
+    /// loads no other tensors, and none may be missing (`load_model` in `mlx_lm/utils.py` 0.32.2).
+    fn other_head(&self) -> Option<EngineReason> {
+        const HEADS: [&str; 3] = ["ForCausalLM", "LMHeadModel", "ForConditionalGeneration"];
+
+        let class = self.keys.classes.first().filter(|_| self.options.engine == Engine::MlxLm)?;
+        let is_known = HEADS.iter().any(|head| class.ends_with(head));
+        (!is_known).then(|| {
+            let text = format!("mlx-lm loads models that generate text, not {}", clip(class));
+            EngineReason::unknown(EngineReasonCode::Architecture, text)
+        })
+    }
+
     fn without_key(&self, key: &str) -> EngineReason {
-        let text = format!("the configuration states no `{key}`, which {} needs", self.engine.name);
+        let engine = self.engine.name;
+        let text = match self.model.config {
+            Some(_) => format!("the configuration states no `{key}`, which {engine} needs"),
+            None => format!("no rule for models without config.json in {engine}"),
+        };
         EngineReason::unknown(EngineReasonCode::Architecture, text)
     }
 
@@ -209,7 +228,7 @@ impl Check<'_> {
         }
         let model_type = self.keys.model_type.as_deref().unwrap_or_default();
         let transformers = entry("model_type", model_type, "transformers");
-        if transformers.is_some_and(|entry| entry.has_backend) && !self.keys.has_code {
+        if transformers.is_some_and(|entry| entry.has("backend")) && !self.keys.has_code {
             let text = "its Transformers backend may load it";
             let text = format!("{} has no {}; {text}", self.engine(), clip(first));
             return Some(EngineReason::unknown(EngineReasonCode::Architecture, text));
@@ -289,8 +308,12 @@ impl Check<'_> {
                 _ => EngineReason::unknown(EngineReasonCode::Method, text),
             });
         };
-        if found.is_deprecated {
+        if found.has("deprecated") {
             let text = format!("{shown} requires `--allow-deprecated-quantization`");
+            return Some(EngineReason::unknown(EngineReasonCode::Method, text));
+        }
+        if found.has("some") {
+            let text = format!("{} loads {shown} for some models only", self.engine());
             return Some(EngineReason::unknown(EngineReasonCode::Method, text));
         }
         self.capability(&found, &shown)
@@ -301,27 +324,44 @@ impl Check<'_> {
         let gpu = self.options.gpus?.gpu;
         let (needed, has) = (method.capability?, gpu.capability?);
         let code = EngineReasonCode::Gpu;
-        if gpu.vendor == GpuVendor::Amd && !method.runs_on_amd {
+        if gpu.vendor == GpuVendor::Amd && !method.has("rocm") {
             let text = format!("{} does not load {name} on GPUs of AMD", self.engine());
             return Some(EngineReason::excluded(code, text));
         }
-        let text = |capability: u64| format!("{}.{}", capability / 10, capability % 10);
         (has < needed).then(|| {
-            let (needed, has) = (text(needed), text(has));
+            let (needed, has) = (capability_text(needed), capability_text(has));
             let text =
                 format!("{name} needs compute capability {needed}, and {} has {has}", gpu.name);
             EngineReason::excluded(code, text)
         })
     }
 
-    /// Returns the reason that the wheels of an engine have no code for GPUs of Apple.
+    /// Returns the reason that the wheels of an engine have no code for a GPU.
     fn maker(&self) -> Option<EngineReason> {
-        let is_apple = self.options.gpus?.gpu.vendor == GpuVendor::Apple;
-        let is_affected = matches!(self.options.engine, Engine::Vllm | Engine::Sglang) && is_apple;
-        is_affected.then(|| {
-            let text = format!("no rule for {} on GPUs of Apple", self.engine());
-            EngineReason::unknown(EngineReasonCode::Gpu, text)
-        })
+        /// The lowest capability of the kernels in `vllm/_C_stable_libtorch.abi3.so` 0.33.0.
+        const LOWEST: u64 = 75;
+
+        let gpu = self.options.gpus?.gpu;
+        let is_vllm = self.options.engine == Engine::Vllm;
+        let text = match (gpu.vendor, gpu.capability) {
+            (GpuVendor::Apple, _) if is_vllm || self.options.engine == Engine::Sglang => {
+                format!("no rule for {} on GPUs of Apple", self.engine())
+            }
+            (GpuVendor::Nvidia, Some(has)) if is_vllm && has < LOWEST => {
+                let (engine, has) = (self.engine(), capability_text(has));
+                format!("the wheel of {engine} has no code for compute capability {has}")
+            }
+            _ => return None,
+        };
+        Some(EngineReason::unknown(EngineReasonCode::Gpu, text))
+    }
+
+    /// Checks that the layers can be divided: `verify_with_parallel_config` in `vllm/config/model.py` 0.33.0.
+    fn stages(&self) -> Option<EngineReason> {
+        let class = self.keys.classes.first().filter(|_| self.options.stages() > 1)?;
+        entry("architecture", class, self.engine.name).filter(|found| found.has("no-pp"))?;
+        let text = format!("{} does not divide the layers of {}", self.engine(), clip(class));
+        Some(EngineReason::excluded(EngineReasonCode::Parallelism, text))
     }
 
     /// Checks that the heads can be divided: `verify_with_parallel_config` in `vllm/config/model.py` 0.33.0.
@@ -332,6 +372,10 @@ impl Check<'_> {
             EngineReason::excluded(EngineReasonCode::Parallelism, text)
         })
     }
+}
+
+fn capability_text(capability: u64) -> String {
+    format!("{}.{}", capability / 10, capability % 10)
 }
 
 /// Returns whether vLLM converts a class into another one: `_normalize_arch` in `models/registry.py` 0.33.0.

@@ -1,6 +1,6 @@
 //! The reasons that concern the memory.
 
-use crate::memory::{CacheError, Fit, Memory};
+use crate::memory::{CacheError, Engine, Fit, Memory};
 use crate::results::text::{bytes, thousands};
 use crate::results::{EngineReason, EngineReasonCode};
 
@@ -17,7 +17,12 @@ fn fit_reason(memory: &Memory, fit: &Fit) -> Option<EngineReason> {
     if let Some(CacheError::ContextTooLong { context, maximum }) = fit.reason {
         let (context, maximum) = (thousands(context), thousands(maximum));
         let text = format!("the model supports at most {maximum} tokens, not {context}");
-        return Some(EngineReason::excluded(EngineReasonCode::Context, text));
+        // Other engines load the model, and some of them warn.
+        let reason = match memory.options.engine {
+            Engine::Vllm => EngineReason::excluded,
+            _ => EngineReason::unknown,
+        };
+        return Some(reason(EngineReasonCode::Context, text));
     }
     // vLLM divides a model evenly, so its sizes are those of one GPU.
     let several = memory.options.gpus.filter(|gpus| gpus.count > 1 && memory.options.gpus() == 1);

@@ -1,8 +1,12 @@
 //! The files that are loaded together with a model: a draft model, an adapter, or a projector of images.
 
+use std::cmp::Ordering;
+
 use super::table::{Adapters, entry};
+use crate::architectures::architecture::Definitions;
 use crate::base::model_config::ModelConfig;
 use crate::memory::{Engine, Memory, MemoryOptions};
+use crate::results::text::thousands;
 use crate::results::{EnginePair, EnginePairKind, EngineReason, EngineReasonCode, EngineReport};
 use hf_meta_format::base::json_object::{JsonObject, parse, read, standard_json, strings};
 use hf_meta_format::formats::clip;
@@ -46,8 +50,8 @@ pub enum Paired<'a> {
         config: Option<&'a [u8]>,
         /// The largest rank of its modules.
         rank: Option<u64>,
-        /// The names of its tensors.
-        tensors: Vec<String>,
+        /// The names and shapes of its tensors.
+        tensors: Vec<(String, Vec<u64>)>,
         /// The bytes of its tensors.
         weight_bytes: Option<u64>,
     },
@@ -85,6 +89,7 @@ impl Paired<'_> {
                 let mut reasons = adapter_reasons(engine, adapter, rank);
                 if engine == Engine::Vllm && reasons.iter().all(|found| found.loads.is_none()) {
                     reasons.extend(module_reason(config, &tensors));
+                    reasons.extend(width_reason(config, &tensors));
                 }
                 (EnginePairKind::Adapter, reasons, weights_only(weight_bytes, options))
             }
@@ -148,7 +153,7 @@ fn draft_reasons(
     }
     if let (Some(model), Some(draft)) = (vocabulary(model), vocabulary(draft)) {
         if draft != model && !is_head {
-            let [of_draft, of_model] = [draft, model].map(crate::results::text::thousands);
+            let [of_draft, of_model] = [draft, model].map(thousands);
             let text = format!(
                 "the draft has a vocabulary of {of_draft} tokens, and the model one of {of_model}"
             );
@@ -171,7 +176,7 @@ fn tokens_reason(draft: Option<&[u8]>, options: &MemoryOptions) -> Option<Engine
     if tokens <= predicted || predicted == 0 || tokens.is_multiple_of(predicted) {
         return None;
     }
-    let [tokens, predicted] = [tokens, predicted].map(crate::results::text::thousands);
+    let [tokens, predicted] = [tokens, predicted].map(thousands);
     let text = format!(
         "{tokens} tokens per step are not a multiple of {predicted}, which the draft predicts (`n_predict`)"
     );
@@ -275,7 +280,7 @@ fn adapter_reasons(engine: Engine, config: Option<&[u8]>, rank: Option<u64>) -> 
 
 /// Compares the modules of an adapter with the class of its model. Sources: `get_supported_lora_modules` and
 /// `parse_fine_tuned_lora_name` in `lora/utils.py`, `create_lora_manager` in `lora/model_manager.py` of vLLM 0.33.0.
-fn module_reason(model: Option<&[u8]>, tensors: &[String]) -> Option<EngineReason> {
+fn module_reason(model: Option<&[u8]>, tensors: &[(String, Vec<u64>)]) -> Option<EngineReason> {
     let excluded = |text: String| Some(EngineReason::excluded(EngineReasonCode::Adapter, text));
     let json = standard_json(model?);
     let config = parse::<ModelConfig<'_>>(&json).ok()?;
@@ -286,7 +291,8 @@ fn module_reason(model: Option<&[u8]>, tensors: &[String]) -> Option<EngineReaso
         return excluded(format!("vllm loads no adapters for {}", clip(class)));
     }
     // Draft layers may be skipped, as some classes do.
-    let read = tensors.iter().filter(|name| !name.contains("base_layer") && !name.contains("mtp."));
+    let names = tensors.iter().map(|(name, _)| name);
+    let read = names.filter(|name| !name.contains("base_layer") && !name.contains("mtp."));
     for name in read {
         let Some(module) = adapted_module(name) else {
             return excluded(format!("vllm does not load its tensor `{}`", clip(name)));
@@ -297,6 +303,32 @@ fn module_reason(model: Option<&[u8]>, tensors: &[String]) -> Option<EngineReaso
         }
     }
     None
+}
+
+/// Compares the width of adapted queries with the one of the model. vLLM copies a narrower adapter into a part of its memory,
+/// and fails for a wider one: `set_lora` in `lora/layers/base_linear.py` 0.33.0.
+fn width_reason(model: Option<&[u8]>, tensors: &[(String, Vec<u64>)]) -> Option<EngineReason> {
+    const QUERIES: &str = ".self_attn.q_proj.lora_A.weight";
+
+    let json = standard_json(model?);
+    let config = parse::<ModelConfig<'_>>(&json).ok()?;
+    let text = config.text_model();
+    // The queries of these architectures have the width of the model. Others were not measured.
+    Definitions::find("rank", &text.get::<String>("model_type")?)?;
+    let width = text.number("hidden_size")?;
+    let is_query = |(name, _): &&(String, Vec<u64>)| {
+        name.starts_with("base_model.model.model.layers.") && name.ends_with(QUERIES)
+    };
+    let (_, shape) = tensors.iter().find(is_query)?;
+    let [_, found] = shape[..] else { return None };
+    let shown = [found, width].map(thousands);
+    let text =
+        format!("the adapter has a width of {}, and the model one of {}", shown[0], shown[1]);
+    match found.cmp(&width) {
+        Ordering::Equal => None,
+        Ordering::Less => Some(EngineReason::unknown(EngineReasonCode::Adapter, text)),
+        Ordering::Greater => Some(EngineReason::excluded(EngineReasonCode::Adapter, text)),
+    }
 }
 
 /// Returns the last part of the name of the module that a tensor adapts, or of a saved module.

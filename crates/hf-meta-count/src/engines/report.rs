@@ -9,8 +9,9 @@ use crate::results::{
     VerifyReport,
 };
 use crate::steps::cache_of_all;
-use hf_meta_format::formats::Formats;
+use hf_meta_format::formats::gguf::Gguf;
 use hf_meta_format::formats::weight_sets::ListedWeights;
+use hf_meta_format::formats::{Format, Formats};
 
 /// Adds whether the engine of the options loads the sets of a report. `listed` are the files, if they were listed.
 pub fn add_answer(
@@ -19,10 +20,15 @@ pub fn add_answer(
     options: &MemoryOptions,
 ) {
     let Some(main) = report.sets.first() else { return };
+    // Names without an extension are common in stores of GGUF files, and llama.cpp ignores names.
+    let format = match main.architecture {
+        Some(_) => Gguf.name(),
+        None => Formats::built_in().find_or_safetensors(&main.path).name(),
+    };
     let model = EngineModel {
         config: main.config.as_deref(),
         recipe: main.recipe.as_deref(),
-        format: Formats::built_in().find_or_safetensors(&main.path).name(),
+        format,
         architecture: main.architecture.as_deref(),
         is_adapter: report.adapter.is_some(),
         problems: EngineReason::of_findings(&report.findings()).into_iter().collect(),
@@ -66,9 +72,7 @@ pub fn add_pair(
             rank: adapter.and_then(|adapter| adapter.ranks.keys().last().copied()),
             tensors: adapter
                 .and_then(|adapter| adapter.stored.as_ref())
-                .map_or_else(Vec::new, |stored| {
-                    stored.tensors.iter().map(|(name, _)| name.clone()).collect()
-                }),
+                .map_or_else(Vec::new, |stored| stored.tensors.clone()),
             weight_bytes,
         },
         EnginePairKind::Projector => Paired::Projector { width: file.width, weight_bytes },

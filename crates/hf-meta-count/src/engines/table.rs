@@ -10,13 +10,19 @@ pub(super) struct Entry {
     pub(super) alias: Option<&'static str>,
     /// The minimum compute capability.
     pub(super) capability: Option<u64>,
-    pub(super) runs_on_amd: bool,
-    pub(super) is_deprecated: bool,
-    pub(super) has_backend: bool,
+    /// The other marks, such as `rocm`.
+    marks: Vec<&'static str>,
     /// The adapters that the class loads.
     pub(super) adapters: Adapters,
     /// `plugin`, or the last version that registered the name, as in `until-1.2.0`.
     pub(super) former: Option<&'static str>,
+}
+
+impl Entry {
+    /// Returns whether the entry has a mark, such as `rocm`.
+    pub(super) fn has(&self, mark: &str) -> bool {
+        self.marks.contains(&mark)
+    }
 }
 
 /// The adapters that a class of vLLM loads.
@@ -71,14 +77,14 @@ pub(super) fn entry(kind: &str, name: &str, engine: &str) -> Option<Entry> {
     let mut entry = Entry::default();
     for mark in word.split(':').skip(1) {
         match mark {
-            "rocm" => entry.runs_on_amd = true,
-            "deprecated" => entry.is_deprecated = true,
-            "backend" => entry.has_backend = true,
             "lora" => entry.adapters = Adapters::All,
             "lora-linear" => entry.adapters = Adapters::Linear,
+            former if former == "plugin" || former.starts_with("until-") => {
+                entry.former = Some(former);
+            }
             mark => match mark.parse() {
                 Ok(capability) => entry.capability = Some(capability),
-                Err(_) => entry.former = Some(mark),
+                Err(_) => entry.marks.push(mark),
             },
         }
     }

@@ -1,6 +1,6 @@
-use super::{EngineModel, Paired};
+use super::{EngineModel, Paired, add_answer};
 use crate::memory::{CacheSpec, Memory, MemoryOptions};
-use crate::results::{EngineReason, EngineReasonCode, EngineReport};
+use crate::results::{EngineReason, EngineReasonCode, EngineReport, VerifiedSet, VerifyReport};
 
 /// The names and values of options.
 type Given<'a> = &'a [(&'a str, &'a str)];
@@ -88,6 +88,13 @@ fn engines_differ_in_their_architectures() {
         ),
         ("LlamaForCausalLM", "llama", "mlx-lm", Some(true), ""),
         ("T5Model", "t5", "mlx-lm", Some(false), "mlx-lm 0.32.2 has no t5; transformers has it"),
+        (
+            "LlamaForSequenceClassification",
+            "llama",
+            "mlx-lm",
+            None,
+            "mlx-lm loads models that generate text, not LlamaForSequenceClassification",
+        ),
         (
             "LlamaForCausalLM",
             "llama",
@@ -195,6 +202,29 @@ fn methods_need_an_engine_and_a_gpu() {
             "vllm 0.33.0 has no quantization method mlx; mlx-lm has it",
         ),
         (r#""bits":4,"group_size":64"#, "mlx-lm", "m3-max-64gb", Some(true), ""),
+        // Its tensors `g_idx` are an error, and FP8 depends on the class.
+        (
+            r#""quant_method":"gptq","bits":4"#,
+            "mlx-lm",
+            "m3-max-64gb",
+            None,
+            "mlx-lm 0.32.2 loads gptq for some models only",
+        ),
+        (
+            r#""quant_method":"fp8""#,
+            "mlx-lm",
+            "m3-max-64gb",
+            None,
+            "mlx-lm 0.32.2 loads fp8 for some models only",
+        ),
+        // Its method has schemes that older GPUs run, but the kernels of the wheel do not.
+        (
+            r#""quant_method":"compressed-tensors""#,
+            "vllm",
+            "v100",
+            None,
+            "the wheel of vllm 0.33.0 has no code for compute capability 7.0",
+        ),
     ];
     for (section, engine, gpu, loads, message) in cases {
         let config = with(LLAMA, &format!(r#""quantization_config":{{{section}}}"#));
@@ -250,6 +280,60 @@ fn memory_and_heads_decide() {
         let report = answer(LLAMA, weight_bytes, &given);
         assert_eq!(first(&report), (loads, message), "{given:?}");
     }
+}
+
+/// vLLM derives a longer context from the factor of the position embeddings, and other engines have no limit.
+#[test]
+fn engines_limit_the_context() {
+    let rope = |rope: &str| with(LLAMA, rope);
+    let maximum = "the model supports at most 131,072 tokens, not 262,144";
+    let (linear, stretched) = (r#"{"type":"linear","factor":2.0}"#, Some(true));
+    let nested = r#"{"full_attention":{"rope_type":"linear","factor":2},"sliding_attention":{"rope_type":"default"}}"#;
+    let gemma = r#"{"architectures":["Gemma3ForCausalLM"],"model_type":"gemma3_text","max_position_embeddings":131072}"#;
+    let cases = [
+        (LLAMA.to_owned(), "vllm", Some(false)),
+        (LLAMA.to_owned(), "transformers", None),
+        (LLAMA.to_owned(), "mlx-lm", None),
+        (rope(&format!(r#""rope_scaling":{linear}"#)), "vllm", stretched),
+        (rope(&format!(r#""rope_parameters":{nested}"#)), "vllm", stretched),
+        (rope(r#""rope_scaling":{"rope_type":"yarn","factor":2.0}"#), "vllm", Some(false)),
+        (rope(r#""rope_scaling":{"rope_type":"dynamic","factor":null}"#), "vllm", Some(false)),
+        (rope(r#""rope_scaling":null"#), "vllm", Some(false)),
+        (rope(r#""model_max_length":262144"#), "vllm", stretched),
+        (with(gemma, &format!(r#""rope_scaling":{linear}"#)), "vllm", Some(false)),
+    ];
+    for (config, engine, loads) in cases {
+        let given = [("engine", engine), ("budget", "900GB"), ("context", "256k")];
+        let report = answer(&config, 1, &given);
+        let message = if loads == Some(true) { "" } else { maximum };
+        assert_eq!(first(&report), (loads, message), "{config} {engine}");
+    }
+    // The maximum of a factor with a fraction is unknown.
+    let fraction = rope(r#""rope_scaling":{"type":"linear","factor":2.5}"#);
+    let spec = CacheSpec::for_options(fraction.as_bytes(), &options(&[("engine", "vllm")]));
+    assert_eq!(spec.unwrap().max_context, None);
+}
+
+/// Some classes of vLLM run in one stage.
+#[test]
+fn layers_of_some_classes_are_not_divided() {
+    let idefics = LLAMA.replace("LlamaForCausalLM", "Idefics3ForConditionalGeneration");
+    let report = answer(&idefics, 1, &[("engine", "vllm"), ("pp", "2")]);
+    let message = "vllm 0.33.0 does not divide the layers of Idefics3ForConditionalGeneration";
+    assert_eq!(first(&report), (Some(false), message));
+    assert_eq!(answer(LLAMA, 1, &[("engine", "vllm"), ("pp", "2")]).loads, Some(true));
+}
+
+/// vLLM reads `params.json` instead, for which there is no rule.
+#[test]
+fn a_model_without_a_configuration_is_unknown() {
+    let model = EngineModel {
+        format: "safetensors",
+        architecture: Some("mistral"),
+        ..EngineModel::default()
+    };
+    let report = model.answer(&options(&[("engine", "vllm")]));
+    assert_eq!(first(&report), (None, "no rule for models without config.json in vllm"));
 }
 
 /// Whole models are divided among GPUs in ways that have no rule here.
@@ -448,10 +532,46 @@ fn adapters_need_modules_and_features_of_the_engine() {
         Paired::Adapter {
             config: Some(adapter.as_bytes()),
             rank: Some(8),
-            tensors: vec![tensor.to_owned()],
+            tensors: vec![(tensor.to_owned(), vec![8, 64])],
             weight_bytes: None,
         }
         .add_to(&mut report, "org/lora", Some(config.as_bytes()), &options);
         assert_eq!(first(&report).1, message, "{class} {keys} {tensor}");
     }
+}
+
+/// vLLM copies a narrower adapter into a part of its memory, and fails for a wider one.
+#[test]
+fn adapters_have_the_width_of_the_model() {
+    let config = r#"{"peft_type":"LORA","r":8,"target_modules":["q_proj"],"lora_alpha":8}"#;
+    let options = options(&[("engine", "vllm")]);
+    for (width, loads, shown) in
+        [(4_096, Some(true), ""), (5_120, Some(false), "5,120"), (2_048, None, "2,048")]
+    {
+        let name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+        let mut report = answer(LLAMA, 1, &[("engine", "vllm")]);
+        Paired::Adapter {
+            config: Some(config.as_bytes()),
+            rank: Some(8),
+            tensors: vec![(name.to_owned(), vec![8, width])],
+            weight_bytes: None,
+        }
+        .add_to(&mut report, "org/lora", Some(LLAMA.as_bytes()), &options);
+        let message = format!("the adapter has a width of {shown}, and the model one of 4,096");
+        assert_eq!(report.loads, loads, "{width}");
+        assert_eq!(
+            report.reasons.iter().any(|found| found.message == message),
+            loads != Some(true)
+        );
+    }
+}
+
+/// Names without an extension are common in stores of GGUF files.
+#[test]
+fn the_content_decides_the_format() {
+    let mut set = VerifiedSet::new("sha256-0".parse().unwrap(), 1, Vec::new());
+    set.architecture = Some("llama".to_owned());
+    let mut report = VerifyReport { sets: vec![set], ..VerifyReport::default() };
+    add_answer(&mut report, None, &options(&[("engine", "llama.cpp")]));
+    assert_eq!(first(&report.engine.unwrap()), (Some(true), ""));
 }

@@ -43,6 +43,7 @@ const fn last(names: &[&'static str]) -> &'static str {
     names[names.len() - 1]
 }
 
+mod context;
 mod gpu;
 mod options;
 mod ranks;

@@ -17,11 +17,11 @@ named_values! {
         Vllm "vllm",
         /// `llama.cpp`, which allocates cells in steps of 256 tokens, and windows with a batch of 512 tokens. The size of
         /// windows and states is known from GGUF keys only.
-        LlamaCpp "llama.cpp" "llama_cpp",
+        LlamaCpp "llama.cpp" "llama_cpp" "llama-cpp" "llamacpp",
         /// SGLang. The size of its cache has no rule.
         Sglang "sglang",
         /// mlx-lm, which allocates the cache in steps of 256 tokens. The size of windows and states has no rule.
-        MlxLm "mlx-lm" "mlx_lm" "mlx",
+        MlxLm "mlx-lm" "mlx_lm" "mlx" "mlxlm",
     }
 }
 
@@ -205,9 +205,6 @@ impl MemoryOptions {
             return Err(format!("the model cannot be divided among {} of {gpus}", self.gpus()));
         }
         self.budget = Some(gpus.gpu.memory);
-        if is_vllm {
-            self.vllm.max_batched_tokens.get_or_insert(gpus.gpu.batched_tokens());
-        }
         Ok(())
     }
 

@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{CacheDtype, CacheError, Engine, GpuVendor, MemoryOptions, UnknownName, VllmLayers};
+use super::context::vllm_context;
+use super::{
+    CacheDtype, CacheError, Engine, Gpu, GpuVendor, MemoryOptions, UnknownName, VllmLayers,
+};
 use crate::architectures::architecture::{
     Definitions, FormulaError, FormulaResult, KeyedTexts, ModelNames, UsedKeys, nested_text,
 };
@@ -163,11 +166,11 @@ impl CacheSpec {
         let spec = Self::new(&architecture, &architecture, names)?;
         let mut spec = Self { dtype, has_fp8_scheme, ..spec };
         if options.engine == Engine::Vllm {
-            let find = |kind| Definitions::find(kind, &architecture);
-            let definitions = find("vllm").and_then(|found| Some(found.or(find("cache")?)));
             let is_fp8 = options.dtype(&spec) == CacheDtype::Fp8;
-            let layers = |found| vllm_layers(names(found), options, is_fp8);
-            spec.vllm = definitions.map(layers);
+            spec.vllm = layers_of(&config, &architecture, names, |names| {
+                vllm_layers(names, options, is_fp8)
+            });
+            spec.max_context = vllm_context(config.text_model(), spec.max_context);
         }
         Ok(spec)
     }
@@ -248,6 +251,28 @@ fn layer_caches(names: &ModelNames<'_>, layers: u64) -> FormulaResult<Vec<LayerC
     Ok(caches.collect())
 }
 
+/// Returns the layers in vLLM that `divide` derives; `None` for architectures without a rule.
+fn layers_of<'a>(
+    config: &ModelConfig<'_>,
+    architecture: &str,
+    names: impl FnOnce(Definitions) -> ModelNames<'a>,
+    divide: impl FnOnce(ModelNames<'a>) -> Result<VllmLayers, CacheError>,
+) -> Option<Result<VllmLayers, CacheError>> {
+    let rule = Definitions::find("vllm", architecture)?;
+    // `is_hybrid` in `config/model.py` of vLLM 0.33.0 takes the types from here only. Without them, blocks have room for a state
+    // that no layer may have.
+    let types = config.outermost().raw("layer_types");
+    let is_padded = has_states(&rule) && types.is_none_or(|types| types.get() == "null");
+    let layers = divide(names(rule.or(Definitions::find("cache", architecture)?)));
+    let is_state = |cache: &LayerCache| cache.kind == CacheKind::State;
+    Some(layers.and_then(|layers| {
+        if is_padded && !layers.caches.iter().any(is_state) {
+            return Err(CacheError::NoEngineRule { engine: Engine::Vllm.name() });
+        }
+        Ok(layers)
+    }))
+}
+
 /// Returns the layers in vLLM, divided among GPUs. The number of layers was checked before.
 fn vllm_layers(
     mut names: ModelNames<'_>,
@@ -272,6 +297,7 @@ fn vllm_layers(
         unit: number("unit", 16),
         step: number("step", 1),
         checkpoints: number("checkpoint", 0),
+        batched_tokens: gpu.map_or(8_192, Gpu::batched_tokens).max(number("batch", 0)),
         is_hybrid: number("pure", 0) == 0,
         caches,
     };
@@ -281,6 +307,11 @@ fn vllm_layers(
         return Err(CacheError::NoEngineRule { engine: Engine::Vllm.name() });
     }
     Ok(layers)
+}
+
+/// Returns whether layers of a class have states.
+fn has_states(definitions: &Definitions) -> bool {
+    ["L", "H"].iter().any(|kind| definitions.get(kind).is_some_and(|kind| kind.contains("state:")))
 }
 
 /// Returns the dtype in a configuration. Blocks are dtypes of a cache, but not of a model.

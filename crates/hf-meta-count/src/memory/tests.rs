@@ -590,20 +590,22 @@ fn vllm_options(names: &str, gpu: Option<&str>) -> MemoryOptions {
     let vllm = &mut options.vllm;
     let mut gpu = gpu;
     for name in names.split('+') {
-        match name {
-            "base" => {}
-            "fp8" => options.cache_dtype = Some(CacheDtype::Fp8),
-            "nohma" => vllm.hybrid_manager = false,
-            "nopc" => vllm.prefix_caching = false,
-            "mbt2048" => vllm.max_batched_tokens = Some(2_048),
-            "nosync" => vllm.async_scheduling = false,
-            "bs64" => vllm.block_size = Some(64),
-            "l4" | "b200" => gpu = Some(name),
-            name => {
-                let (kind, count) = name.split_at(2);
-                let count = count.parse().unwrap();
-                if kind == "tp" { vllm.gpus = count } else { vllm.stages = count }
-            }
+        let digits = name.find(|char: char| char.is_ascii_digit()).unwrap_or(name.len());
+        let (kind, number) = name.split_at(digits);
+        let number = number.parse().ok();
+        match (kind, number) {
+            // The number of sequences does not change the cache of one of them.
+            ("base" | "seqs", _) => {}
+            ("fp", Some(8)) => options.cache_dtype = Some(CacheDtype::Fp8),
+            ("nohma", _) => vllm.hybrid_manager = false,
+            ("nopc", _) => vllm.prefix_caching = false,
+            ("nosync", _) => vllm.async_scheduling = false,
+            ("mbt", _) => vllm.max_batched_tokens = number,
+            ("bs", _) => vllm.block_size = number,
+            ("l" | "b", _) => gpu = Some(name),
+            ("tp", Some(count)) => vllm.gpus = count,
+            ("pp", Some(count)) => vllm.stages = count,
+            _ => panic!("{name}"),
         }
     }
     if let Some(gpu) = gpu {
@@ -678,10 +680,10 @@ fn blocks_of_drawn_configurations_are_those_of_vllm() {
         (gpu, exact, unknown.values().sum::<u64>())
     });
     let expected = [
-        ("h100", 1_413, 96),
+        ("h100", 1_844, 134),
         ("a100", 230, 29),
         ("b200", 250, 44),
-        ("l4", 247, 29),
+        ("l4", 314, 43),
         ("t4", 193, 57),
     ];
     assert_eq!(found, expected);

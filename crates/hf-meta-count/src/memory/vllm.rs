@@ -150,6 +150,8 @@ pub struct VllmLayers {
     pub(super) step: u64,
     /// The additional blocks of a state if prefixes are cached.
     pub(super) checkpoints: u64,
+    /// The default of the maximum number of tokens of a step.
+    pub(super) batched_tokens: u64,
     /// True unless the class has states only. A hybrid model may have no attention layer, too.
     pub(super) is_hybrid: bool,
 }
@@ -226,6 +228,8 @@ impl VllmLayers {
         dtype: CacheDtype,
         options: &VllmOptions,
     ) -> Option<VllmPlan> {
+        let max_batched_tokens = options.max_batched_tokens.or(Some(self.batched_tokens));
+        let options = &VllmOptions { max_batched_tokens, ..*options };
         let in_flight = options.tokens_in_flight();
         let numbers = [context, in_flight, options.block_size.unwrap_or(1), self.block_size];
         let are_valid = numbers.iter().all(|number| (1..MAX_NUMBER).contains(number));

@@ -177,6 +177,22 @@ async fn sound_files_have_no_findings() {
     let mut long = Model::new("llama", Q8_0, 7);
     long.set("llama.attention.head_count_kv", Value::Numbers(65));
     assert_eq!(findings_of("long-Q8_0.gguf", &long).await, [""; 0]);
+    // The tensors of the first Qwen do not depend on the number of heads.
+    let mut qwen = Model::new("qwen", Q8_0, 7);
+    qwen.without_key("qwen.attention.head_count");
+    qwen.without("attn_k");
+    qwen.without("attn_v");
+    qwen.rename("attn_q", "attn_qkv");
+    qwen.tensors.push(("output.weight".to_owned(), vec![256, 40], Q8_0));
+    for block in 0..2 {
+        qwen.tensor(&format!("blk.{block}.attn_qkv.weight")).1[1] = 768;
+        qwen.tensors.push((format!("blk.{block}.attn_qkv.bias"), vec![768], F32));
+        qwen.tensor(&format!("blk.{block}.ffn_down.weight")).1[0] = 256;
+        for part in ["ffn_gate", "ffn_up"] {
+            qwen.tensor(&format!("blk.{block}.{part}.weight")).1[1] = 256;
+        }
+    }
+    assert_eq!(findings_of("qwen-Q8_0.gguf", &qwen).await, [""; 0]);
     let mut other = Model::new("flux", Q8_0, 7);
     other.keys.truncate(2);
     other.without_tensor("blk.1.attn_q.weight");
