@@ -13,16 +13,20 @@ pub(super) fn fit_reasons(memory: &Memory) -> Vec<EngineReason> {
     reason.into_iter().collect()
 }
 
+/// Returns the reason that a context is longer than the maximum. Other engines than vLLM load the model, and some of them warn.
+fn context_reason(engine: Engine, context: u64, maximum: u64) -> EngineReason {
+    let (context, maximum) = (thousands(context), thousands(maximum));
+    let text = format!("the model supports at most {maximum} tokens, not {context}");
+    let reason = match engine {
+        Engine::Vllm => EngineReason::excluded,
+        _ => EngineReason::unknown,
+    };
+    reason(EngineReasonCode::Context, text)
+}
+
 fn fit_reason(memory: &Memory, fit: &Fit) -> Option<EngineReason> {
     if let Some(CacheError::ContextTooLong { context, maximum }) = fit.reason {
-        let (context, maximum) = (thousands(context), thousands(maximum));
-        let text = format!("the model supports at most {maximum} tokens, not {context}");
-        // Other engines load the model, and some of them warn.
-        let reason = match memory.options.engine {
-            Engine::Vllm => EngineReason::excluded,
-            _ => EngineReason::unknown,
-        };
-        return Some(reason(EngineReasonCode::Context, text));
+        return Some(context_reason(memory.options.engine, context, maximum));
     }
     // vLLM divides a model evenly, so its sizes are those of one GPU.
     let several = memory.options.gpus.filter(|gpus| gpus.count > 1 && memory.options.gpus() == 1);

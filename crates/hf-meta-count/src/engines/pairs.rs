@@ -88,8 +88,7 @@ impl Paired<'_> {
             Self::Adapter { config: adapter, rank, tensors, weight_bytes } => {
                 let mut reasons = adapter_reasons(engine, adapter, rank);
                 if engine == Engine::Vllm && reasons.iter().all(|found| found.loads.is_none()) {
-                    reasons.extend(module_reason(config, &tensors));
-                    reasons.extend(width_reason(config, &tensors));
+                    reasons.extend(tensor_reason(config, &tensors));
                 }
                 (EnginePairKind::Adapter, reasons, weights_only(weight_bytes, options))
             }
@@ -276,6 +275,11 @@ fn adapter_reasons(engine: Engine, config: Option<&[u8]>, rank: Option<u64>) -> 
     }));
     reasons.extend(rejected(&config).map(excluded));
     reasons
+}
+
+/// Compares the tensors of an adapter with its model.
+fn tensor_reason(model: Option<&[u8]>, tensors: &[(String, Vec<u64>)]) -> Option<EngineReason> {
+    module_reason(model, tensors).or_else(|| width_reason(model, tensors))
 }
 
 /// Compares the modules of an adapter with the class of its model. Sources: `get_supported_lora_modules` and
