@@ -44,7 +44,9 @@ impl EngineModel<'_> {
             }
             reasons.extend(check.method());
             let has_gpu = reasons.iter().any(|found| found.code == EngineReasonCode::Gpu);
-            reasons.extend(check.maker().filter(|_| !has_gpu));
+            if !has_gpu {
+                reasons.extend(check.maker());
+            }
             reasons.extend(check.heads());
             reasons.extend(check.stages());
         }
@@ -199,7 +201,10 @@ impl Check<'_> {
     fn other_head(&self) -> Option<EngineReason> {
         const HEADS: [&str; 3] = ["ForCausalLM", "LMHeadModel", "ForConditionalGeneration"];
 
-        let class = self.keys.classes.first().filter(|_| self.options.engine == Engine::MlxLm)?;
+        if self.options.engine != Engine::MlxLm {
+            return None;
+        }
+        let class = self.keys.classes.first()?;
         let is_known = HEADS.iter().any(|head| class.ends_with(head));
         (!is_known).then(|| {
             let text = format!("mlx-lm loads models that generate text, not {}", clip(class));
@@ -358,7 +363,10 @@ impl Check<'_> {
 
     /// Checks that the layers can be divided: `verify_with_parallel_config` in `vllm/config/model.py` 0.33.0.
     fn stages(&self) -> Option<EngineReason> {
-        let class = self.keys.classes.first().filter(|_| self.options.stages() > 1)?;
+        if self.options.stages() < 2 {
+            return None;
+        }
+        let class = self.keys.classes.first()?;
         entry("architecture", class, self.engine.name).filter(|found| found.has("no-pp"))?;
         let text = format!("{} does not divide the layers of {}", self.engine(), clip(class));
         Some(EngineReason::excluded(EngineReasonCode::Parallelism, text))
