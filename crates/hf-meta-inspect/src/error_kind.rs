@@ -67,7 +67,7 @@ error_kinds! {
     Forbidden = "forbidden", 403;
     /// The repository has no weights in a format that the call reads.
     NoWeights = "noWeights", 422;
-    /// There are several weight sets, and it is unclear which one is the main model.
+    /// Several weight sets may be the main model.
     SeveralSets = "severalSets", 422;
     /// Some shards are missing.
     MissingShards = "missingShards", 422;
