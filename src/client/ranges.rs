@@ -17,8 +17,8 @@ use crate::error::Error;
 /// A function that receives parts of tensors: the index of the tensor, the position in its data, and the bytes.
 pub(super) type ReceivePart = dyn Fn(usize, u64, &[u8]) -> io::Result<()> + Send + Sync;
 
-/// The buffers of ranges that are no longer in use, for the next ranges. If each range had a new buffer, the allocator
-/// would take up to 2.5 times the limit: it does not give the memory of a range of 8 MiB back to the system.
+/// Buffers that were used, ready for the next ranges. With a new buffer for each range, a process took up to 2.5 times the
+/// limit, because the allocator keeps buffers of 8 MiB.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buffers {
     free: Arc<Mutex<Vec<Vec<u8>>>>,

@@ -180,9 +180,6 @@ CHEAP = {
     "max_position_embeddings": 262144, "moe_num_experts": 4, "moe_k": 2, "num_nextn_predict_layers": 0, "n_positions": 262144, "intermediate_size_mlp": 64,
 }
 
-
-
-
 # Draws from this number on have more options, and complete more configurations.
 WIDE = 100
 EXPERTS = dict.fromkeys(["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"], 8)
@@ -197,7 +194,7 @@ CLASSES = classes("CAUSAL_LM")
 # The classes in which a model of text is nested.
 NESTED = classes("CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "SEQ_TO_SEQ_CAUSAL_LM", "MULTIMODAL_LM", "IMAGE_TEXT_TO_TEXT")
 
-
+# The number of options of draws before `WIDE`, which have neither the first nor the last of these contexts.
 OPTIONS_BEFORE = 11
 TOKENS = [17, 100, 1000, 4096, 9001, 32768, 100_003, 131072, 1_000_000]
 

@@ -277,7 +277,7 @@ class BatchProgress:
 def blocking(call: Callable[P, Call[T]], module: str) -> Callable[P, T]:
     """Returns a function of a module that starts a call and waits for its result."""
     returned = call.__annotations__["return"].removeprefix("Call[").removesuffix("]")
-    return face(call, module, Call.wait, returned)
+    return exported(call, module, Call.wait, returned)
 
 
 def awaitable(call: Callable[P, Call[T]], module: str) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -293,7 +293,7 @@ def awaitable(call: Callable[P, Call[T]], module: str) -> Callable[P, Coroutine[
     return function
 
 
-def face(call: Callable[P, C], module: str, result: Callable[[C], R], returned: str) -> Callable[P, R]:
+def exported(call: Callable[P, C], module: str, result: Callable[[C], R], returned: str) -> Callable[P, R]:
     """Returns a function of a module that starts a call and returns a result of it."""
 
     @functools.wraps(call)

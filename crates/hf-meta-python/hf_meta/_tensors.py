@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ._calls import Call, Settings, face
+from ._calls import Call, Settings, exported
 from ._inspect import source_name
 from ._native import TensorStream
 
@@ -111,12 +111,12 @@ def read_tensors(
 
 def blocking(call: Callable[P, Reading], module: str) -> Callable[P, Iterator[tuple[str, Any]]]:
     """Returns a function of a module that yields the tensors of a read."""
-    return face(call, module, Reading.tensors, "Iterator[tuple[str, Any]]")
+    return exported(call, module, Reading.tensors, "Iterator[tuple[str, Any]]")
 
 
 def awaitable(call: Callable[P, Reading], module: str) -> Callable[P, AsyncIterator[tuple[str, Any]]]:
     """Returns a function of a module that yields the tensors of a read, for `async for`."""
-    return face(call, module, Reading.awaited, "AsyncIterator[tuple[str, Any]]")
+    return exported(call, module, Reading.awaited, "AsyncIterator[tuple[str, Any]]")
 
 
 def _to_array(tensor: tuple[str, str, list[int], bytearray] | None) -> tuple[str, Any] | None:

@@ -1,7 +1,7 @@
 //! The numbers of the README, compared with the place where they are measured.
 //!
 //! Add a test here if a page repeats a number of another file. Numbers that are counted from fixtures are compared next to
-//! the count, in `count/tests/oracles.rs` and `memory/tests.rs` of `hf-meta-count`.
+//! the count, in `count/tests/oracles.rs` and `memory/tests/oracles.rs` of `hf-meta-count`.
 
 const README: &str = include_str!("../../../README.md");
 
@@ -37,7 +37,7 @@ fn times_of_other_clients_are_the_measured_ones() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// The versions of other programs that the pages name are those that the scripts install.
+/// The pages name the versions of other programs that the scripts install.
 #[test]
 fn versions_of_other_clients_are_the_installed_ones() {
     let pages = [

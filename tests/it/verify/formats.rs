@@ -52,7 +52,7 @@ fn the_command_prints_sarif() {
     assert_eq!(failure["message"], last["message"]);
     let read = run(&hub, &["verify", "org/planted", "--sarif"]).stdout;
     let read: Value = serde_json::from_str(&read).unwrap();
-    assert_eq!(invocation(&read)["executionSuccessful"], true, "findings are no failures");
+    assert_eq!(invocation(&read)["executionSuccessful"], true, "findings leave the run successful");
     let missing = run(&hub, &["verify", "./does-not-exist", "--sarif"]);
     let missing: Value = serde_json::from_str(&missing.stdout).unwrap();
     assert_eq!(invocation(&missing)["executionSuccessful"], false, "nothing was read");
@@ -62,7 +62,7 @@ fn the_command_prints_sarif() {
     assert!(results.iter().all(|result| rules.iter().any(|rule| rule["id"] == result["ruleId"])));
 }
 
-/// CI systems show a test case per weight set. Text of files is no markup.
+/// CI systems show a test case per weight set. Text of files is escaped.
 #[test]
 fn the_command_prints_junit() {
     let header = r#" {"x":{"dtype":"Q8","shape":[4],"data_offsets":[0,4]}}"#;

@@ -68,7 +68,7 @@ fn findings_point_at_files_that_exist() {
     }
 }
 
-/// A work tree has packages and path files of Python, which are no weights, although they end with `.pth` and `.bin`.
+/// A work tree contains packages and path files of Python, whose names end with `.pth` and `.bin` like weights.
 #[test]
 fn python_environments_are_not_checked() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,7 +95,7 @@ fn python_environments_are_not_checked() {
         "{}",
         ran.stdout
     );
-    // A pointer, a page and damaged weights are no path files. A chosen environment is searched.
+    // A pointer, a page and damaged weights are checked, unlike path files. A chosen environment is searched.
     for (name, content) in [
         ("a.pth", &b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"[..]),
         ("b.pth", b"<!DOCTYPE html>"),

@@ -216,7 +216,7 @@ impl<'a> Blueprint<'a> {
             }
         };
         next(part, place, depth).or_else(|| {
-            if depth == MAX_LISTS {
+            if depth >= MAX_LISTS {
                 return None;
             }
             let number = part.parse().ok()?;

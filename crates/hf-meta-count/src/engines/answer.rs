@@ -1,7 +1,7 @@
 //! The answer for one model and one engine.
 
 use super::fit::fit_reasons;
-use super::table::{EngineLine, Entry, entry, is_listed, others, suffixes};
+use super::table::{EngineLine, Entry, Mark, entry, is_listed, others, suffixes};
 use crate::base::model_config::{ModelConfig, quantization_sections};
 use crate::memory::{Engine, GpuVendor, Memory, MemoryOptions};
 use crate::results::{EngineReason, EngineReasonCode, EngineReport};
@@ -233,7 +233,7 @@ impl Check<'_> {
         }
         let model_type = self.keys.model_type.as_deref().unwrap_or_default();
         let transformers = entry("model_type", model_type, "transformers");
-        if transformers.is_some_and(|entry| entry.has("backend")) && !self.keys.has_code {
+        if transformers.is_some_and(|entry| entry.has(Mark::Backend)) && !self.keys.has_code {
             let text = "its Transformers backend may load it";
             let text = format!("{} has no {}; {text}", self.engine(), clip(first));
             return Some(EngineReason::unknown(EngineReasonCode::Architecture, text));
@@ -313,11 +313,11 @@ impl Check<'_> {
                 _ => EngineReason::unknown(EngineReasonCode::Method, text),
             });
         };
-        if found.has("deprecated") {
+        if found.has(Mark::Deprecated) {
             let text = format!("{shown} requires `--allow-deprecated-quantization`");
             return Some(EngineReason::unknown(EngineReasonCode::Method, text));
         }
-        if found.has("some") {
+        if found.has(Mark::SomeModels) {
             let text = format!("{} loads {shown} for some models only", self.engine());
             return Some(EngineReason::unknown(EngineReasonCode::Method, text));
         }
@@ -329,7 +329,7 @@ impl Check<'_> {
         let gpu = self.options.gpus?.gpu;
         let (needed, has) = (method.capability?, gpu.capability?);
         let code = EngineReasonCode::Gpu;
-        if gpu.vendor == GpuVendor::Amd && !method.has("rocm") {
+        if gpu.vendor == GpuVendor::Amd && !method.has(Mark::Rocm) {
             let text = format!("{} does not load {name} on GPUs of AMD", self.engine());
             return Some(EngineReason::excluded(code, text));
         }
@@ -367,7 +367,7 @@ impl Check<'_> {
             return None;
         }
         let class = self.keys.classes.first()?;
-        entry("architecture", class, self.engine.name).filter(|found| found.has("no-pp"))?;
+        entry("architecture", class, self.engine.name).filter(|found| found.has(Mark::NoStages))?;
         let text = format!("{} does not divide the layers of {}", self.engine(), clip(class));
         Some(EngineReason::excluded(EngineReasonCode::Parallelism, text))
     }

@@ -279,15 +279,15 @@ fn adapter_reasons(engine: Engine, config: Option<&[u8]>, rank: Option<u64>) -> 
 
 /// Compares the tensors of an adapter with its model.
 fn tensor_reason(model: Option<&[u8]>, tensors: &[(String, Vec<u64>)]) -> Option<EngineReason> {
-    module_reason(model, tensors).or_else(|| width_reason(model, tensors))
+    let json = standard_json(model?);
+    let config = parse::<ModelConfig<'_>>(&json).ok()?;
+    module_reason(&config, tensors).or_else(|| width_reason(&config, tensors))
 }
 
 /// Compares the modules of an adapter with the class of its model. Sources: `get_supported_lora_modules` and
 /// `parse_fine_tuned_lora_name` in `lora/utils.py`, `create_lora_manager` in `lora/model_manager.py` of vLLM 0.33.0.
-fn module_reason(model: Option<&[u8]>, tensors: &[(String, Vec<u64>)]) -> Option<EngineReason> {
+fn module_reason(config: &ModelConfig<'_>, tensors: &[(String, Vec<u64>)]) -> Option<EngineReason> {
     let excluded = |text: String| Some(EngineReason::excluded(EngineReasonCode::Adapter, text));
-    let json = standard_json(model?);
-    let config = parse::<ModelConfig<'_>>(&json).ok()?;
     let classes = strings(config.outermost().raw("architectures"), 16).unwrap_or_default();
     let class = classes.first()?;
     let known = entry("architecture", class, "vllm").filter(|found| found.former.is_none())?;
@@ -311,11 +311,9 @@ fn module_reason(model: Option<&[u8]>, tensors: &[(String, Vec<u64>)]) -> Option
 
 /// Compares the width of adapted queries with the one of the model. vLLM copies a narrower adapter into a part of its memory,
 /// and fails for a wider one: `set_lora` in `lora/layers/base_linear.py` 0.33.0.
-fn width_reason(model: Option<&[u8]>, tensors: &[(String, Vec<u64>)]) -> Option<EngineReason> {
+fn width_reason(config: &ModelConfig<'_>, tensors: &[(String, Vec<u64>)]) -> Option<EngineReason> {
     const QUERIES: &str = ".self_attn.q_proj.lora_A.weight";
 
-    let json = standard_json(model?);
-    let config = parse::<ModelConfig<'_>>(&json).ok()?;
     let text = config.text_model();
     // The queries of these architectures have the width of the model. Others were not measured.
     Definitions::find("rank", &text.get::<String>("model_type")?)?;

@@ -10,18 +10,54 @@ pub(super) struct Entry {
     pub(super) alias: Option<&'static str>,
     /// The minimum compute capability.
     pub(super) capability: Option<u64>,
-    /// The other marks, such as `rocm`.
-    marks: Vec<&'static str>,
+    marks: Vec<Mark>,
     /// The adapters that the class loads.
     pub(super) adapters: Adapters,
     /// `plugin`, or the last version that registered the name, as in `until-1.2.0`.
     pub(super) former: Option<&'static str>,
 }
 
+/// A mark that an entry has or lacks. The first lines of `engines.txt` explain them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    Rocm,
+    Deprecated,
+    Backend,
+    SomeModels,
+    NoStages,
+}
+
+impl Mark {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "rocm" => Some(Self::Rocm),
+            "deprecated" => Some(Self::Deprecated),
+            "backend" => Some(Self::Backend),
+            "some" => Some(Self::SomeModels),
+            "no-pp" => Some(Self::NoStages),
+            _ => None,
+        }
+    }
+}
+
 impl Entry {
-    /// Returns whether the entry has a mark, such as `rocm`.
-    pub(super) fn has(&self, mark: &str) -> bool {
+    pub(super) fn has(&self, mark: Mark) -> bool {
         self.marks.contains(&mark)
+    }
+
+    /// Adds the text after a colon. Returns `None` if it is unknown.
+    fn add(&mut self, text: &'static str) -> Option<()> {
+        match text {
+            "lora" => self.adapters = Adapters::All,
+            "lora-linear" => self.adapters = Adapters::Linear,
+            "plugin" => self.former = Some(text),
+            _ if text.starts_with("until-") => self.former = Some(text),
+            _ => match text.parse() {
+                Ok(capability) => self.capability = Some(capability),
+                Err(_) => self.marks.push(Mark::parse(text)?),
+            },
+        }
+        Some(())
     }
 }
 
@@ -75,18 +111,9 @@ fn engine_of(word: &'static str) -> &'static str {
 pub(super) fn entry(kind: &str, name: &str, engine: &str) -> Option<Entry> {
     let word = words(kind, name).find(|word| engine_of(word) == engine)?;
     let mut entry = Entry::default();
-    for mark in word.split(':').skip(1) {
-        match mark {
-            "lora" => entry.adapters = Adapters::All,
-            "lora-linear" => entry.adapters = Adapters::Linear,
-            former if former == "plugin" || former.starts_with("until-") => {
-                entry.former = Some(former);
-            }
-            mark => match mark.parse() {
-                Ok(capability) => entry.capability = Some(capability),
-                Err(_) => entry.marks.push(mark),
-            },
-        }
+    for text in word.split(':').skip(1) {
+        let known = entry.add(text);
+        debug_assert!(known.is_some(), "{word}");
     }
     entry.alias = word.split_once('=').map(|(_, alias)| alias);
     Some(entry)
@@ -105,4 +132,23 @@ pub(super) fn others(kind: &str, name: &str, engine: &str) -> Vec<&'static str> 
 /// Returns the suffixes of the names of classes that vLLM replaces.
 pub(super) fn suffixes() -> impl Iterator<Item = &'static str> {
     names_of("suffix")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_marks_are_known() {
+        let mut read = 0;
+        for kind in ["architecture", "model_type", "gguf", "method"] {
+            for word in names_of(kind).flat_map(|name| words(kind, name)) {
+                for text in word.split(':').skip(1) {
+                    assert!(Entry::default().add(text).is_some(), "{kind}: {word}");
+                    read += 1;
+                }
+            }
+        }
+        assert!(read > 900, "{read}");
+    }
 }

@@ -324,7 +324,7 @@ fn layers_of_some_classes_are_not_divided() {
     assert_eq!(answer(LLAMA, 1, &[("engine", "vllm"), ("pp", "2")]).loads, Some(true));
 }
 
-/// vLLM reads `params.json` instead, for which there is no rule.
+/// A model may have `params.json` alone, which vLLM reads, and no rule here.
 #[test]
 fn a_model_without_a_configuration_is_unknown() {
     let model = EngineModel {

@@ -143,7 +143,7 @@ impl Rows {
             if !text.bytes().all(|byte| byte.is_ascii_digit()) {
                 return Err(NOT_A_NUMBER);
             }
-            text.parse().ok().ok_or(NOT_A_NUMBER)
+            text.parse().map_err(|_| NOT_A_NUMBER)
         };
         let start = if start.is_empty() { 0 } else { bound(start)? };
         let end = if end.is_empty() { None } else { Some(bound(end)?) };

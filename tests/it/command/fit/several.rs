@@ -88,7 +88,7 @@ fn several_models_are_compared_in_a_table() {
     assert!(!lines[4].contains("4,096"), "a pipeline stores no cache: {}", table.stdout);
     let card = "cards of 1 GB have 1 GiB (1.1 GB): --fit 1GiB";
     assert_eq!(lines[5], format!("1.0 GB: 3 of 4 fit, 0 do not fit, 1 unknown; {card}"));
-    // Equal contexts that are not assumed are no column.
+    // Equal contexts get a column only if one is assumed.
     let equal = run(&hub, &["org/dense", "org/dense", "--fit", "1GiB"]).stdout;
     assert!(!equal.contains("context ") && !equal.contains("reason"), "{equal}");
     assert!(equal.ends_with("\n1.1 GB: 2 of 2 fit, 0 do not fit, 0 unknown\n"), "{equal}");

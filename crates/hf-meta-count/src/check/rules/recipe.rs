@@ -438,7 +438,7 @@ mod tests {
     use super::*;
     use crate::count::flags;
 
-    /// Without a line in `NUMBERS`, a flag is false for every recipe.
+    /// A flag that `NUMBERS` lacks is false for every recipe.
     #[test]
     fn every_flag_of_a_layout_is_read() {
         let json = r#"{

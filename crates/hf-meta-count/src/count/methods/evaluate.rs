@@ -120,10 +120,10 @@ impl Attempt<'_> {
             return self.differ(layout.weights(), weights, &ranges).into_iter().collect();
         }
         let found = self.compare_others(recipe, ranges);
-        match self.implied_sides(ranges) {
-            Some(ranges) if found.is_empty() => self.compare_others(recipe, ranges),
-            _ => found,
+        if !found.is_empty() {
+            return found;
         }
+        self.implied_sides(ranges).map_or(found, |ranges| self.compare_others(recipe, ranges))
     }
 
     /// Returns the sides that have the number of weights of the architecture; `None` if the packed weights have another
