@@ -14,7 +14,8 @@ use crate::cache::CacheMode;
 pub(crate) struct ReadOptions {
     /// The name of the selected format.
     pub(crate) format: Option<String>,
-    pub(crate) plan: Plan,
+    /// The plan for requesting headers. The default depends on the call.
+    pub(crate) plan: Option<Plan>,
     /// The name of the source in results, if it is not the formatted source.
     pub(crate) name: Option<String>,
     /// True to list the other sets of weights even if the weights have a standard name.

@@ -44,7 +44,11 @@ impl Model {
         let (before, after) = (self.clone(), after.clone());
         Box::pin(async move {
             let all = TensorSelection::all;
-            let read = |model: &Self| model.tensors(all()).leave_out().max_memory(MEMORY);
+            let read = |model: &Self| {
+                // The files may be equal, so only headers are read.
+                let exact = model.clone().plan(model.options.plan.unwrap_or_default());
+                exact.tensors(all()).leave_out().max_memory(MEMORY)
+            };
             let readers = try_join(read(&before).into_future(), read(&after).into_future()).await?;
             let hashes =
                 [file_hashes(&before, &readers.0).await, file_hashes(&after, &readers.1).await];

@@ -219,7 +219,8 @@ impl Model {
         self
     }
 
-    /// Sets how headers are requested; [`Plan::Exact`] by default. [`Model::verify`] always reads the files.
+    /// Sets how headers are requested; by default [`Plan::Prefetch`] in front of [tensors](Self::tensors), else
+    /// [`Plan::Exact`]. [`Model::verify`] always reads the files.
     ///
     /// ```
     /// # use hf_meta_testing::{File, MockHub, Repo};
@@ -234,7 +235,7 @@ impl Model {
     /// # }
     /// ```
     pub fn plan(mut self, plan: Plan) -> Self {
-        self.options.plan = plan;
+        self.options.plan = Some(plan);
         self
     }
 

@@ -145,7 +145,7 @@ impl Model {
             source: self.options.name.clone().unwrap_or_else(|| self.shown(&source)),
             target,
             formats,
-            plan: options.plan,
+            plan: options.plan.unwrap_or_default(),
             list_sets: options.list_sets,
             all_sets: options.all_sets,
             memory: options.memory,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use hf_meta_count::results::Plan;
 use hf_meta_format::Dtype;
 use hf_meta_format::read_plan::{
     PlanOptions, PlannedTensor, ReadPlan, ReadRange, TensorOrder, TensorPiece, TensorSelection,
@@ -62,7 +63,9 @@ impl Model {
     /// # }
     /// ```
     pub fn tensors(&self, selection: TensorSelection) -> Tensors {
-        let (model, options) = (self.clone(), PlanOptions::default());
+        let (mut model, options) = (self.clone(), PlanOptions::default());
+        // The data wait for all headers, and are longer than the bytes after a header that an estimate reads.
+        model.options.plan.get_or_insert(Plan::Prefetch);
         Tensors { model, selection, options, memory: DEFAULT_MEMORY }
     }
 }

@@ -33,9 +33,14 @@ impl Requested<'_> {
     /// Returns the time for the transfer of a long range, which a slow connection needs. A response that stalls ends
     /// earlier, by the timeout between two reads.
     pub(super) fn transfer_time(&self) -> Duration {
-        let Self::Range(range) = self else { return Duration::ZERO };
-        let length = range.end.saturating_sub(range.start).saturating_sub(SHORT_RANGE);
-        Duration::from_secs(length / MIN_RATE)
+        self.data_length()
+            .map_or(Duration::ZERO, |length| Duration::from_secs((length - SHORT_RANGE) / MIN_RATE))
+    }
+
+    /// Returns the length of a range that is longer than headers.
+    pub(super) fn data_length(&self) -> Option<u64> {
+        let Self::Range(range) = self else { return None };
+        Some(range.end.saturating_sub(range.start)).filter(|length| *length > SHORT_RANGE)
     }
 
     /// Returns the range in the form of a `Range` header, with an inclusive end: `0-7`.

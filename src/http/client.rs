@@ -76,7 +76,7 @@ impl Http {
 
     /// Builds a `reqwest` client now, to report invalid settings early.
     pub(crate) fn validate(&self) -> Result<(), reqwest::Error> {
-        self.clients.build(false).map(drop)
+        self.clients.validate()
     }
 
     /// Returns a client with another token. It shares the connections and the limit on requests in flight with this

@@ -4,6 +4,9 @@
 //! concurrent request opens its own connection, although HTTP/2 needs only one: a model with 72 shards took 64
 //! handshakes. So HTTPS servers are offered only HTTP/2 at first, and all requests share one connection from the
 //! start. Servers that do not accept it are then offered both versions.
+//!
+//! One connection is slow for large data: all responses share its window, and its share of the network. So data that do
+//! not fit into the window are read over HTTP/1.1, with a connection per response.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,8 +28,8 @@ use crate::base::lock;
 /// The maximum number of servers whose HTTP version is remembered. After that, versions are negotiated again.
 const MAX_SERVERS: usize = 1_000;
 
-/// The maximum number of `reqwest` clients: two for each of 32 tokio runtimes.
-const MAX_CLIENTS: usize = 64;
+/// The maximum number of `reqwest` clients: three for each of 32 tokio runtimes.
+const MAX_CLIENTS: usize = 96;
 
 /// The maximum number of HTTP/1.1 connections, across all servers. By default, macOS allows 256 open files per process.
 const MAX_HTTP1_CONNECTIONS: usize = 64;
@@ -44,6 +47,16 @@ pub(super) struct HttpClients {
     clients: Mutex<HashMap<ClientKey, Client>>,
     servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
     http1_permits: Arc<Semaphore>,
+    /// One permit for each byte of the window.
+    http2_window: Arc<Semaphore>,
+}
+
+/// The HTTP versions that a client offers to servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Offer {
+    Http1,
+    Http2,
+    Both,
 }
 
 /// Identifies a `reqwest` client.
@@ -53,8 +66,7 @@ pub(super) struct HttpClients {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ClientKey {
     runtime: Option<runtime::Id>,
-    /// True to offer only HTTP/2, false to offer HTTP/1.1 as well.
-    is_http2_only: bool,
+    offer: Offer,
 }
 
 /// Omits the `reqwest` clients, whose output contains the passwords of proxies.
@@ -83,39 +95,62 @@ impl HttpClients {
             clients: Mutex::default(),
             servers: Mutex::default(),
             http1_permits: Arc::new(Semaphore::new(MAX_HTTP1_CONNECTIONS)),
+            http2_window: Arc::new(Semaphore::new(HTTP2_WINDOW as usize)),
         }
     }
 
-    /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2. Returns the response, and for
-    /// HTTP/1.1 the permit of its connection, which no other request shares.
+    /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2 or if data of this length do not
+    /// fit into the window. Returns the response, and the permit of its connection, which no other
+    /// request shares, or of its part of the window.
     pub(super) async fn send(
         &self,
         url: &Url,
+        data_length: Option<u64>,
         request: impl Fn(&Client) -> RequestBuilder,
     ) -> Result<(Response, Option<OwnedSemaphorePermit>), reqwest::Error> {
-        let (origin, mut has_resent) = (url.origin(), false);
+        let (origin, mut has_resent, mut data_length) = (url.origin(), false, data_length);
         loop {
-            let is_http2_only = self.offers_only_http2(url);
-            let permit = if is_http2_only {
-                None
-            } else {
-                // The semaphore is never closed.
-                Arc::clone(&self.http1_permits).acquire_owned().await.ok()
-            };
-            match request(&self.client(is_http2_only)?).send().await {
+            let (offer, permit) = self.offer(url, data_length).await;
+            match request(&self.client(offer)?).send().await {
+                Ok(response) if offer == Offer::Http1 => return Ok((response, permit)),
                 Ok(response) => {
                     let is_http2 = response.version() == Version::HTTP_2;
                     let version =
                         if is_http2 { NegotiatedHttp::Http2 } else { NegotiatedHttp::Http1 };
                     self.record(&origin, version);
-                    let permit = if is_http2 { None } else { permit };
-                    return Ok((response, permit));
+                    let is_shared = is_http2 && offer == Offer::Both;
+                    return Ok((response, if is_shared { None } else { permit }));
+                }
+                // The server speaks only HTTP/2.
+                Err(error) if offer == Offer::Http1 && has_no_common_protocol(&error) => {
+                    data_length = None;
                 }
                 Err(error)
-                    if is_http2_only && self.may_resend(&origin, &error, &mut has_resent) => {}
+                    if offer == Offer::Http2
+                        && self.may_resend(&origin, &error, &mut has_resent) => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Chooses the versions to offer, and waits for the permit of a connection that no other request shares.
+    async fn offer(
+        &self,
+        url: &Url,
+        data_length: Option<u64>,
+    ) -> (Offer, Option<OwnedSemaphorePermit>) {
+        let mut offer = Offer::Both;
+        if self.offers_only_http2(url) {
+            let Some(length) = data_length else { return (Offer::Http2, None) };
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            let window = Arc::clone(&self.http2_window);
+            if let Ok(part) = window.try_acquire_many_owned(length) {
+                return (Offer::Http2, Some(part));
+            }
+            offer = Offer::Http1;
+        }
+        // The semaphore is never closed.
+        (offer, Arc::clone(&self.http1_permits).acquire_owned().await.ok())
     }
 
     /// Returns whether a server is offered only HTTP/2.
@@ -148,8 +183,7 @@ impl HttpClients {
         let is_unknown = negotiated != Some(NegotiatedHttp::Http2);
         // A server that ignores ALPN accepts the connection, but does not understand the request.
         let is_misunderstood = is_unknown && !error.is_connect() && !error.is_timeout();
-        let has_no_common_protocol = error::tls_cause(error) == Some(TlsFailure::NoCommonProtocol);
-        if has_no_common_protocol || is_misunderstood {
+        if has_no_common_protocol(error) || is_misunderstood {
             self.record(origin, NegotiatedHttp::Unknown);
             return true;
         }
@@ -181,15 +215,15 @@ impl HttpClients {
         }
     }
 
-    fn client(&self, is_http2_only: bool) -> Result<Client, reqwest::Error> {
+    fn client(&self, offer: Offer) -> Result<Client, reqwest::Error> {
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        let key = ClientKey { runtime, is_http2_only };
+        let key = ClientKey { runtime, offer };
         // Building a client takes 10 ms, so concurrent first requests wait for one build.
         let mut clients = lock(&self.clients);
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let client = self.build(is_http2_only)?;
+        let client = self.build(offer)?;
         // A program may start a runtime for each call. Requests in flight keep their client.
         if clients.len() >= MAX_CLIENTS {
             clients.clear();
@@ -198,10 +232,20 @@ impl HttpClients {
         Ok(client)
     }
 
-    pub(super) fn build(&self, is_http2_only: bool) -> Result<Client, reqwest::Error> {
+    /// Builds a client, to find out whether the settings are valid.
+    pub(super) fn validate(&self) -> Result<(), reqwest::Error> {
+        self.build(Offer::Both).map(drop)
+    }
+
+    fn build(&self, offer: Offer) -> Result<Client, reqwest::Error> {
         let build = |is_system| {
             let builder = builder(&self.settings, &self.guard, is_system);
-            if is_http2_only { builder.http2_prior_knowledge() } else { builder }.build()
+            let builder = match offer {
+                Offer::Http1 => builder.http1_only(),
+                Offer::Http2 => builder.http2_prior_knowledge(),
+                Offer::Both => builder,
+            };
+            builder.build()
         };
         match build(self.settings.system_certificates) {
             // Building the client fails in minimal container images, which have no system certificates.
@@ -209,6 +253,10 @@ impl HttpClients {
             client => client,
         }
     }
+}
+
+fn has_no_common_protocol(error: &reqwest::Error) -> bool {
+    error::tls_cause(error) == Some(TlsFailure::NoCommonProtocol)
 }
 
 /// Returns the builder of a client that trusts the certificates of the system or, if `is_system` is false, Mozilla's.
@@ -251,12 +299,35 @@ fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, is_system: bool) 
 mod tests {
     use super::*;
 
+    fn clients() -> HttpClients {
+        let endpoint = Url::parse("https://hub.example").unwrap();
+        let guard = AddressGuard::new(&endpoint, AddressPolicy::Any, None);
+        HttpClients::new(HttpSettings::default().into(), guard.into())
+    }
+
+    #[tokio::test]
+    async fn data_that_do_not_fit_into_the_window_have_separate_connections() {
+        let (clients, url) = (clients(), Url::parse("https://cdn.example/x").unwrap());
+        let (half, rest) = (u64::from(HTTP2_WINDOW / 2), u64::from(HTTP2_WINDOW / 2 - 1));
+        let (first, half_of_it) = clients.offer(&url, Some(half)).await;
+        let (second, almost_all) = clients.offer(&url, Some(rest)).await;
+        assert_eq!([first, second], [Offer::Http2; 2]);
+        let (third, connection) = clients.offer(&url, Some(2)).await;
+        assert_eq!((third, connection.is_some()), (Offer::Http1, true));
+        let (header, shared) = clients.offer(&url, None).await;
+        assert_eq!((header, shared.is_none()), (Offer::Http2, true));
+        drop((half_of_it, almost_all));
+        assert_eq!(clients.offer(&url, Some(half)).await.0, Offer::Http2);
+        assert_eq!(clients.offer(&url, Some(u64::MAX)).await.0, Offer::Http1);
+        let plain = Url::parse("http://cdn.example/x").unwrap();
+        assert_eq!(clients.offer(&plain, Some(2)).await.0, Offer::Both);
+        clients.record(&url.origin(), NegotiatedHttp::Http1);
+        assert_eq!(clients.offer(&url, Some(half)).await.0, Offer::Both);
+    }
+
     #[test]
     fn remembered_servers_are_bounded() {
-        let endpoint = Url::parse("https://hub.example").unwrap();
-        let settings = HttpSettings::default();
-        let guard = AddressGuard::new(&endpoint, AddressPolicy::Any, None);
-        let clients = HttpClients::new(settings.into(), guard.into());
+        let clients = clients();
         for server in 0..10 * MAX_SERVERS {
             let url = Url::parse(&format!("https://{server}.example")).unwrap();
             clients.record(&url.origin(), NegotiatedHttp::Http2);

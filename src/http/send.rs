@@ -78,7 +78,9 @@ impl Http {
         attempt.meter.count_request(origin == self.endpoint.origin());
         let requested = attempt.requested;
         let request = |client: &Client| self.request(client, url.clone(), requested);
-        let sent = self.clients.send(&url, request).await;
+        // The endpoint redirects to the server of the data.
+        let data_length = requested.data_length().filter(|_| origin != self.endpoint.origin());
+        let sent = self.clients.send(&url, data_length, request).await;
         let proxy = || self.settings.proxies.as_ref()?.proxy_for(&origin);
         let (response, connection_permit) =
             sent.map_err(|failure| error::transport(&safe_url, failure, proxy))?;

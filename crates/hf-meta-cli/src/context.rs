@@ -70,7 +70,7 @@ pub(crate) fn plans(names: &'static [&'static str]) -> impl TypedValueParser<Val
 impl SelectionArgs {
     pub(crate) fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
         let model = client.source(source.source.clone()?).named(&source.display);
-        let model = model.plan(self.plan.unwrap_or_default());
+        let model = model.set_some(self.plan, Model::plan);
         let model = model.set_some(self.revision.as_ref(), Model::revision);
         let model = model.set_some(self.path.as_ref(), Model::path);
         Ok(model.set_some(self.weights.as_ref(), Model::format))

@@ -104,7 +104,7 @@ fn parse_memory(text: &str) -> Result<u64, &'static str> {
 pub(crate) fn define(get: clap::Command) -> clap::Command {
     get.mut_args(|arg| match arg.get_id().as_str() {
         "plan" => arg.value_parser(plans(&["exact", "prefetch"])).help(
-            "Requests for headers: two ranges per file (exact) or one (prefetch) [default: exact]",
+            "Requests for headers: two ranges per file (exact) or one (prefetch) [default: prefetch]",
         ),
         "jobs" => arg.hide(true),
         _ => arg,

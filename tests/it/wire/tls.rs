@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hf_meta::Client;
+use hf_meta::{Client, RetryPolicy, TensorSelection};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::hub::{Host, LocalHub, Repo};
+use crate::hub::{File, Host, LocalHub, Repo};
 use crate::hub_tls::Tls;
 use crate::support::{self, file_start, index, weights};
 
@@ -210,6 +210,39 @@ async fn an_idle_client_connects_to_the_cdn_before_the_first_redirect() {
     assert_eq!(ahead.len(), 1);
     assert_eq!((ahead[0].host, &*ahead[0].path, &ahead[0].query), (Host::Cdn, "/", &None));
     assert!(ahead[0].authorization.is_none() && ahead[0].range.is_none());
+}
+
+/// A server may speak both versions, or only one.
+#[tokio::test]
+async fn large_data_arrive_over_several_connections() {
+    const SIZE: usize = 40 << 20;
+    let tensor = File::safetensors([("w", "U8", &[SIZE as u64][..])]);
+    for protocols in [&["h2", "http/1.1"][..], &["h2"], &["http/1.1"]] {
+        let repo = Repo::new("org/x").file("model.safetensors", tensor.clone());
+        let hub = LocalHub::builder().repo(repo).https(Tls::new(protocols).unwrap());
+        let hub = hub.latency(Duration::from_millis(50)).start().unwrap();
+        let client =
+            trusting(&hub).retry_policy(RetryPolicy::default().max_attempts(1)).build().unwrap();
+        let read = async |rows: &str| {
+            let received = Arc::new(AtomicUsize::new(0));
+            let (selection, sum) = (TensorSelection::patterns([rows]), Arc::clone(&received));
+            let receive = move |_: usize, _: u64, bytes: &[u8]| {
+                sum.fetch_add(bytes.len(), Ordering::SeqCst);
+                Ok(())
+            };
+            let reader = client.model("org/x").tensors(selection).await.unwrap();
+            reader.for_each_part(receive).await.unwrap();
+            received.load(Ordering::SeqCst)
+        };
+        assert_eq!(read("w[0:5000000]").await, 5_000_000);
+        let made = hub.connections_made(Host::Cdn);
+        assert_eq!(read("w").await, SIZE);
+        let more = hub.connections_made(Host::Cdn) - made;
+        assert!(more >= 2, "{protocols:?}: {more}");
+        if protocols[0] == "h2" {
+            assert_eq!((made, hub.connections_made(Host::Hub)), (1, 1), "{protocols:?}");
+        }
+    }
 }
 
 #[tokio::test]
