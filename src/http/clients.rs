@@ -47,7 +47,7 @@ pub(super) struct HttpClients {
     clients: Mutex<HashMap<ClientKey, Client>>,
     servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
     http1_permits: Arc<Semaphore>,
-    /// One permit for each byte of the window.
+    /// One permit for each byte of a window. All servers share them, because data usually come from one server.
     http2_window: Arc<Semaphore>,
 }
 
@@ -100,8 +100,8 @@ impl HttpClients {
     }
 
     /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2 or if data of this length do not
-    /// fit into the window. Returns the response, and the permit of its connection, which no other
-    /// request shares, or of its part of the window.
+    /// fit into the window. Returns the response, and the permit of its connection, which no other request shares, or of
+    /// its part of the window.
     pub(super) async fn send(
         &self,
         url: &Url,
