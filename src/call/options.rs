@@ -14,7 +14,7 @@ use crate::cache::CacheMode;
 pub(crate) struct ReadOptions {
     /// The name of the selected format.
     pub(crate) format: Option<String>,
-    /// The plan for requesting headers. The default depends on the call.
+    /// The plan for requesting headers. Tensors have another default than counts.
     pub(crate) plan: Option<Plan>,
     /// The name of the source in results, if it is not the formatted source.
     pub(crate) name: Option<String>,
@@ -28,4 +28,6 @@ pub(crate) struct ReadOptions {
     /// The files of the repository, if known in advance.
     pub(crate) known_files: Option<Arc<Vec<RepoPath>>>,
     pub(crate) timeout: Option<Duration>,
+    /// The time for the transfer of a long range, in addition to the default timeout.
+    pub(crate) transfer_time: Duration,
 }

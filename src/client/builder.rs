@@ -402,7 +402,7 @@ impl ClientBuilder {
     }
 
     /// Sets the maximum number of requests in flight across all calls; 256 by default, and at least 1. Requests to the
-    /// same HTTP/2 server share one connection.
+    /// same HTTP/2 server share one connection; data of [tensors](super::Model::tensors) have up to 64 more.
     ///
     /// ```
     /// let client = hf_meta::Client::builder().max_concurrent_requests(16).build()?;

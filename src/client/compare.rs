@@ -45,9 +45,9 @@ impl Model {
         Box::pin(async move {
             let all = TensorSelection::all;
             let read = |model: &Self| {
-                // The files may be equal, so only headers are read.
-                let exact = model.clone().plan(model.options.plan.unwrap_or_default());
-                exact.tensors(all()).leave_out().max_memory(MEMORY)
+                // Equal files are not read, so no byte after their headers is, either.
+                let model = model.clone().plan(model.options.plan.unwrap_or_default());
+                model.tensors(all()).leave_out().max_memory(MEMORY)
             };
             let readers = try_join(read(&before).into_future(), read(&after).into_future()).await?;
             let hashes =

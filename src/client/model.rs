@@ -219,8 +219,8 @@ impl Model {
         self
     }
 
-    /// Sets how headers are requested; by default [`Plan::Prefetch`] in front of [tensors](Self::tensors), else
-    /// [`Plan::Exact`]. [`Model::verify`] always reads the files.
+    /// Sets how headers are requested. The default is [`Plan::Prefetch`] for [tensors](Self::tensors) on a server, and
+    /// [`Plan::Exact`] for all other calls. [`Model::verify`] always reads the files.
     ///
     /// ```
     /// # use hf_meta_testing::{File, MockHub, Repo};

@@ -99,7 +99,8 @@ impl Model {
     fn limited(&self, meter: CallMeter) -> (Duration, CallMeter) {
         let timeout = self.options.timeout.or(self.context.call_timeout);
         let deadline = timeout.and_then(|limit| Instant::now().checked_add(limit));
-        (timeout.unwrap_or(DEFAULT_TIMEOUT), meter.with_deadline(deadline))
+        let default = DEFAULT_TIMEOUT.saturating_add(self.options.transfer_time);
+        (timeout.unwrap_or(default), meter.with_deadline(deadline))
     }
 
     /// Returns the formats to read.

@@ -13,6 +13,7 @@ use crate::base::body_sink::BodySink;
 use crate::base::lock;
 use crate::call::PinnedPlan;
 use crate::error::Error;
+use crate::http::transfer_time;
 
 /// A function that receives parts of tensors: the index of the tensor, the position in its data, and the bytes.
 pub(super) type ReceivePart = dyn Fn(usize, u64, &[u8]) -> io::Result<()> + Send + Sync;
@@ -118,7 +119,8 @@ async fn read_range(
             kind.into()
         })
     });
-    let (reader, commit) = (model.with_sink(&sink), planned.commit.clone());
+    let (mut reader, commit) = (model.with_sink(&sink), planned.commit.clone());
+    reader.options.transfer_time = transfer_time(range.byte_length());
     let (file, span) = (Arc::clone(&range.file), range.start..range.end);
     let read = reader.call(move |call| {
         call.read_data(Arc::clone(&file), span.clone(), commit.clone(), Some(sink.clone()))

@@ -64,8 +64,10 @@ impl Model {
     /// ```
     pub fn tensors(&self, selection: TensorSelection) -> Tensors {
         let (mut model, options) = (self.clone(), PlanOptions::default());
-        // The data wait for all headers, and are longer than the bytes after a header that an estimate reads.
-        model.options.plan.get_or_insert(Plan::Prefetch);
+        if model.reads_server() {
+            // All data wait for the headers. A request less per file saves more than the bytes that an estimate adds.
+            model.options.plan.get_or_insert(Plan::Prefetch);
+        }
         Tensors { model, selection, options, memory: DEFAULT_MEMORY }
     }
 }

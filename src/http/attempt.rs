@@ -23,24 +23,25 @@ pub(super) enum Requested<'a> {
     Header(&'a str),
 }
 
-/// The length of a range in bytes that the timeout of a request is meant for. Headers are shorter.
-const SHORT_RANGE: u64 = 1 << 20;
+/// The length of a range in bytes that the timeouts are meant for. Nearly all headers are shorter.
+pub(super) const SHORT_RANGE: u64 = 1 << 20;
 
-/// The minimum rate of a transfer in bytes per second: eight ranges of data at once at 4 Mbit/s.
-const MIN_RATE: u64 = 64 << 10;
+/// The minimum rate of a transfer in bytes per second: 64 ranges of data at once at 4 Mbit/s.
+const MIN_RATE: u64 = 6 << 10;
+
+/// Returns the time for the transfer of a long range, which a slow connection needs in addition to the timeouts. A response
+/// that stalls ends earlier, by the timeout between two reads.
+pub(crate) fn transfer_time(length: u64) -> Duration {
+    Duration::from_secs(length.saturating_sub(SHORT_RANGE) / MIN_RATE)
+}
 
 impl Requested<'_> {
-    /// Returns the time for the transfer of a long range, which a slow connection needs. A response that stalls ends
-    /// earlier, by the timeout between two reads.
-    pub(super) fn transfer_time(&self) -> Duration {
-        self.data_length()
-            .map_or(Duration::ZERO, |length| Duration::from_secs((length - SHORT_RANGE) / MIN_RATE))
-    }
-
-    /// Returns the length of a range that is longer than headers.
-    pub(super) fn data_length(&self) -> Option<u64> {
-        let Self::Range(range) = self else { return None };
-        Some(range.end.saturating_sub(range.start)).filter(|length| *length > SHORT_RANGE)
+    /// Returns the number of bytes; 0 if it is unknown.
+    pub(super) fn length(&self) -> u64 {
+        match self {
+            Self::Range(range) => range.end.saturating_sub(range.start),
+            Self::File | Self::Header(_) => 0,
+        }
     }
 
     /// Returns the range in the form of a `Range` header, with an inclusive end: `0-7`.
@@ -60,7 +61,7 @@ pub(super) struct Attempt<'a> {
     pub(super) meter: &'a CallMeter,
     /// The permit of the current request, which counts towards the limit on requests in flight.
     pub(super) request_permit: Option<OwnedSemaphorePermit>,
-    /// The permit of the current connection, which counts towards the limit on HTTP/1.1 connections.
+    /// The permit of the current connection: for HTTP/1.1, or for data over HTTP/2.
     pub(super) connection_permit: Option<OwnedSemaphorePermit>,
     /// The status of the latest response.
     pub(super) status: Option<u16>,
@@ -125,5 +126,20 @@ impl ResponseChain {
     /// Returns the value of a header in the first response that has it.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.0.iter().find_map(|headers| headers.get(name)?.to_str().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::HttpSettings;
+
+    #[test]
+    fn data_arrive_within_the_timeout_at_4_mbit_per_second() {
+        let (ranges, length, rate) = (64, 8 << 20, 4_000_000 / 8);
+        let together = Duration::from_secs(ranges * length / rate);
+        let timeout = HttpSettings::default().request_timeout;
+        assert!(timeout + transfer_time(length) > together, "{together:?}");
+        assert_eq!(transfer_time(SHORT_RANGE), Duration::ZERO);
     }
 }

@@ -1,12 +1,13 @@
-//! HTTP clients: HTTP/2 or HTTP/1.1 per server, and a limit on HTTP/1.1 connections.
+//! HTTP clients: HTTP/2 or HTTP/1.1 per request, and a limit on HTTP/1.1 connections.
 //!
 //! A client that offers both versions learns the server's choice from the first TLS handshake. Until then every
 //! concurrent request opens its own connection, although HTTP/2 needs only one: a model with 72 shards took 64
 //! handshakes. So HTTPS servers are offered only HTTP/2 at first, and all requests share one connection from the
 //! start. Servers that do not accept it are then offered both versions.
 //!
-//! One connection is slow for large data: all responses share its window, and its share of the network. So data that do
-//! not fit into the window are read over HTTP/1.1, with a connection per response.
+//! One connection is slow for data: its throughput is limited by one TCP window, and by one thread that decrypts it. So
+//! only one response with data at a time uses HTTP/2, and all others arrive over HTTP/1.1, each with a connection. The
+//! storage client of Hugging Face reads over HTTP/1.1 for the same reason (huggingface/xet-core, pull request 543).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -47,8 +48,8 @@ pub(super) struct HttpClients {
     clients: Mutex<HashMap<ClientKey, Client>>,
     servers: Mutex<HashMap<Origin, NegotiatedHttp>>,
     http1_permits: Arc<Semaphore>,
-    /// One permit for each byte of a window. All servers share them, because data usually come from one server.
-    http2_window: Arc<Semaphore>,
+    /// The permit of data that arrive over HTTP/2.
+    http2_data: Arc<Semaphore>,
 }
 
 /// The HTTP versions that a client offers to servers.
@@ -95,22 +96,22 @@ impl HttpClients {
             clients: Mutex::default(),
             servers: Mutex::default(),
             http1_permits: Arc::new(Semaphore::new(MAX_HTTP1_CONNECTIONS)),
-            http2_window: Arc::new(Semaphore::new(HTTP2_WINDOW as usize)),
+            http2_data: Arc::new(Semaphore::new(1)),
         }
     }
 
-    /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2 or if data of this length do not
-    /// fit into the window. Returns the response, and the permit of its connection, which no other request shares, or of
-    /// its part of the window.
+    /// Sends a request over HTTP/2, or over HTTP/1.1 if the server does not speak HTTP/2 or if the response has data while
+    /// others arrive. Returns the response, and a permit to keep until its body has been read: for an HTTP/1.1 connection,
+    /// or for data over HTTP/2.
     pub(super) async fn send(
         &self,
         url: &Url,
-        data_length: Option<u64>,
+        mut has_data: bool,
         request: impl Fn(&Client) -> RequestBuilder,
     ) -> Result<(Response, Option<OwnedSemaphorePermit>), reqwest::Error> {
-        let (origin, mut has_resent, mut data_length) = (url.origin(), false, data_length);
+        let (origin, mut has_resent) = (url.origin(), false);
         loop {
-            let (offer, permit) = self.offer(url, data_length).await;
+            let (offer, permit) = self.choose_offer(url, has_data).await;
             match request(&self.client(offer)?).send().await {
                 Ok(response) if offer == Offer::Http1 => return Ok((response, permit)),
                 Ok(response) => {
@@ -121,10 +122,8 @@ impl HttpClients {
                     let is_shared = is_http2 && offer == Offer::Both;
                     return Ok((response, if is_shared { None } else { permit }));
                 }
-                // The server speaks only HTTP/2.
-                Err(error) if offer == Offer::Http1 && has_no_common_protocol(&error) => {
-                    data_length = None;
-                }
+                // The server speaks only HTTP/2, or accepts no more connections.
+                Err(error) if offer == Offer::Http1 && error.is_connect() => has_data = false,
                 Err(error)
                     if offer == Offer::Http2
                         && self.may_resend(&origin, &error, &mut has_resent) => {}
@@ -133,19 +132,20 @@ impl HttpClients {
         }
     }
 
-    /// Chooses the versions to offer, and waits for the permit of a connection that no other request shares.
-    async fn offer(
+    /// Chooses the versions to offer. Waits for the permit of a connection that no other request shares; a request without
+    /// data has none over HTTP/2.
+    async fn choose_offer(
         &self,
         url: &Url,
-        data_length: Option<u64>,
+        has_data: bool,
     ) -> (Offer, Option<OwnedSemaphorePermit>) {
         let mut offer = Offer::Both;
         if self.offers_only_http2(url) {
-            let Some(length) = data_length else { return (Offer::Http2, None) };
-            let length = u32::try_from(length).unwrap_or(u32::MAX);
-            let window = Arc::clone(&self.http2_window);
-            if let Ok(part) = window.try_acquire_many_owned(length) {
-                return (Offer::Http2, Some(part));
+            if !has_data {
+                return (Offer::Http2, None);
+            }
+            if let Ok(permit) = Arc::clone(&self.http2_data).try_acquire_owned() {
+                return (Offer::Http2, Some(permit));
             }
             offer = Offer::Http1;
         }
@@ -183,7 +183,8 @@ impl HttpClients {
         let is_unknown = negotiated != Some(NegotiatedHttp::Http2);
         // A server that ignores ALPN accepts the connection, but does not understand the request.
         let is_misunderstood = is_unknown && !error.is_connect() && !error.is_timeout();
-        if has_no_common_protocol(error) || is_misunderstood {
+        let has_no_common_protocol = error::tls_cause(error) == Some(TlsFailure::NoCommonProtocol);
+        if has_no_common_protocol || is_misunderstood {
             self.record(origin, NegotiatedHttp::Unknown);
             return true;
         }
@@ -255,10 +256,6 @@ impl HttpClients {
     }
 }
 
-fn has_no_common_protocol(error: &reqwest::Error) -> bool {
-    error::tls_cause(error) == Some(TlsFailure::NoCommonProtocol)
-}
-
 /// Returns the builder of a client that trusts the certificates of the system or, if `is_system` is false, Mozilla's.
 fn builder(settings: &HttpSettings, guard: &Arc<AddressGuard>, is_system: bool) -> ClientBuilder {
     let builder = Client::builder()
@@ -306,23 +303,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn data_that_do_not_fit_into_the_window_have_separate_connections() {
+    async fn one_response_with_data_shares_a_connection() {
         let (clients, url) = (clients(), Url::parse("https://cdn.example/x").unwrap());
-        let (half, rest) = (u64::from(HTTP2_WINDOW / 2), u64::from(HTTP2_WINDOW / 2 - 1));
-        let (first, half_of_it) = clients.offer(&url, Some(half)).await;
-        let (second, almost_all) = clients.offer(&url, Some(rest)).await;
-        assert_eq!([first, second], [Offer::Http2; 2]);
-        let (third, connection) = clients.offer(&url, Some(2)).await;
-        assert_eq!((third, connection.is_some()), (Offer::Http1, true));
-        let (header, shared) = clients.offer(&url, None).await;
-        assert_eq!((header, shared.is_none()), (Offer::Http2, true));
-        drop((half_of_it, almost_all));
-        assert_eq!(clients.offer(&url, Some(half)).await.0, Offer::Http2);
-        assert_eq!(clients.offer(&url, Some(u64::MAX)).await.0, Offer::Http1);
+        let (first, shared) = clients.choose_offer(&url, true).await;
+        assert_eq!((first, shared.is_some()), (Offer::Http2, true));
+        let (second, connection) = clients.choose_offer(&url, true).await;
+        assert_eq!((second, connection.is_some()), (Offer::Http1, true));
+        let (header, none) = clients.choose_offer(&url, false).await;
+        assert_eq!((header, none.is_none()), (Offer::Http2, true));
+        drop(shared);
+        assert_eq!(clients.choose_offer(&url, true).await.0, Offer::Http2);
         let plain = Url::parse("http://cdn.example/x").unwrap();
-        assert_eq!(clients.offer(&plain, Some(2)).await.0, Offer::Both);
+        assert_eq!(clients.choose_offer(&plain, true).await.0, Offer::Both);
         clients.record(&url.origin(), NegotiatedHttp::Http1);
-        assert_eq!(clients.offer(&url, Some(half)).await.0, Offer::Both);
+        assert_eq!(clients.choose_offer(&url, true).await.0, Offer::Both);
     }
 
     #[test]

@@ -12,8 +12,8 @@
 //!    disallowed addresses ([`address`]).
 //! 3. The rate limit gate delays the request while its bucket at the origin is on hold ([`rate_limit_gate`]). Then
 //!    the request waits for one of the client's permits for requests in flight.
-//! 4. The request uses an HTTP/2 connection, or takes a permit for an HTTP/1.1 connection ([`clients`]). It carries a
-//!    `Range` header, and the token if the URL is on the endpoint's origin.
+//! 4. The request uses an HTTP/2 connection, or takes a permit for an HTTP/1.1 connection, as most data do ([`clients`]).
+//!    It carries a `Range` header, and the token if the URL is on the endpoint's origin.
 //! 5. If the response has a `RateLimit` or `Retry-After` header, the gate applies it to later requests
 //!    ([`rate_limit`]).
 //! 6. A redirect restarts at step 2 with the new URL.
@@ -47,7 +47,7 @@ mod tls;
 
 pub use address::AddressPolicy;
 pub(crate) use address::Proxies;
-pub(crate) use attempt::ResponseChain;
+pub(crate) use attempt::{ResponseChain, transfer_time};
 pub(crate) use client::{Http, KnownServers};
 pub(crate) use error::{defect, over_budget};
 pub(crate) use hf_meta_inspect::{HttpError, HttpErrorKind, HubError};

@@ -11,7 +11,7 @@ use reqwest::header::LOCATION;
 use tokio::time::{Instant, sleep};
 
 use super::SafeUrl;
-use super::attempt::{Attempt, Requested, ResponseChain};
+use super::attempt::{Attempt, Requested, ResponseChain, transfer_time};
 use super::client::Http;
 use super::error;
 use super::rate_limit_gate::GateKey;
@@ -162,6 +162,7 @@ impl Http {
         run: impl for<'b> Fn(&'b mut Attempt<'a>) -> BoxFuture<'b, Result<T, HttpError>>,
     ) -> Result<T, HttpError> {
         let (started, waited_before) = (Instant::now(), self.meter.stats().waited);
+        let transfer_time = transfer_time(requested.length());
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -173,12 +174,13 @@ impl Http {
             };
             error.attempts = attempts;
             let waited = self.meter.stats().waited.saturating_sub(waited_before);
-            self.back_off(url, started.elapsed().saturating_sub(waited), error).await?;
+            let elapsed = started.elapsed().saturating_sub(waited).saturating_sub(transfer_time);
+            self.back_off(url, elapsed, error).await?;
         }
     }
 
     /// Waits after a failed attempt until the next one may start. `elapsed` is the time since the first attempt without
-    /// the waits for rate limits. Returns the error if it is permanent or a limit of the policy is reached.
+    /// the waits for rate limits and the time that a long range may take. Returns the error if it is permanent or a limit of the policy is reached.
     async fn back_off(
         &self,
         url: &Url,

@@ -9,7 +9,7 @@ use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, LOCATION, RAN
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 
 use super::SafeUrl;
-use super::attempt::{Attempt, Requested, ResponseChain};
+use super::attempt::{Attempt, Requested, ResponseChain, SHORT_RANGE, transfer_time};
 use super::client::Http;
 use super::error;
 use super::rate_limit_gate::GateKey;
@@ -78,9 +78,9 @@ impl Http {
         attempt.meter.count_request(origin == self.endpoint.origin());
         let requested = attempt.requested;
         let request = |client: &Client| self.request(client, url.clone(), requested);
-        // The endpoint redirects to the server of the data.
-        let data_length = requested.data_length().filter(|_| origin != self.endpoint.origin());
-        let sent = self.clients.send(&url, data_length, request).await;
+        // The endpoint only redirects to the server that has the data.
+        let has_data = self.reads_data(requested) && origin != self.endpoint.origin();
+        let sent = self.clients.send(&url, has_data, request).await;
         let proxy = || self.settings.proxies.as_ref()?.proxy_for(&origin);
         let (response, connection_permit) =
             sent.map_err(|failure| error::transport(&safe_url, failure, proxy))?;
@@ -91,6 +91,11 @@ impl Http {
         Ok(response)
     }
 
+    /// Returns whether a request asks for data, and for more of them than a sample.
+    fn reads_data(&self, requested: Requested<'_>) -> bool {
+        self.sink.is_some() && requested.length() > SHORT_RANGE
+    }
+
     /// Builds a request. The token and the configured headers are added for the endpoint's origin only.
     fn request(&self, client: &Client, url: Url, requested: Requested<'_>) -> RequestBuilder {
         let is_endpoint = url.origin() == self.endpoint.origin();
@@ -98,7 +103,8 @@ impl Http {
             Requested::Header(_) => Method::HEAD,
             Requested::Range(_) | Requested::File => Method::GET,
         };
-        let timeout = self.settings.request_timeout.saturating_add(requested.transfer_time());
+        let timeout =
+            self.settings.request_timeout.saturating_add(transfer_time(requested.length()));
         let request = client.request(method, url).timeout(timeout);
         let request = match requested.range() {
             Some(range) => {

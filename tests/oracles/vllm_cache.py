@@ -194,7 +194,7 @@ CLASSES = classes("CAUSAL_LM")
 # The classes in which a model of text is nested.
 NESTED = classes("CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "SEQ_TO_SEQ_CAUSAL_LM", "MULTIMODAL_LM", "IMAGE_TEXT_TO_TEXT")
 
-# The number of options of draws before `WIDE`, which have neither the first nor the last of these contexts.
+# The number of options of draws before `WIDE`, which have neither the first nor the last of `TOKENS`.
 OPTIONS_BEFORE = 11
 TOKENS = [17, 100, 1000, 4096, 9001, 32768, 100_003, 131072, 1_000_000]
 

@@ -57,7 +57,7 @@ use tokio::runtime::{self, Runtime};
 pub use file::File;
 use hub::HubState;
 /// The third-party types in [`LoggedRequest`].
-pub use hyper::{HeaderMap, Method};
+pub use hyper::{HeaderMap, Method, Version};
 use log::lock;
 pub use log::{BytesSent, Host, LoggedRequest};
 pub use quota::RequestCounts;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use hyper::header::{AUTHORIZATION, HeaderName, RANGE};
-use hyper::{HeaderMap, Method, Request};
+use hyper::{HeaderMap, Method, Request, Version};
 
 /// One of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +26,8 @@ pub struct LoggedRequest {
     pub host: Host,
     /// The HTTP method, such as `GET`.
     pub method: Method,
+    /// The version of HTTP.
+    pub version: Version,
     /// The path as sent, including percent-encoding and the base path.
     pub path: String,
     /// The query as sent, without the question mark.
@@ -53,6 +55,7 @@ impl LoggedRequest {
             at: Instant::now(),
             host,
             method: request.method().clone(),
+            version: request.version(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().map(str::to_owned),
             range: header(RANGE),

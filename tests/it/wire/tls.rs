@@ -3,21 +3,24 @@
 mod preconnect;
 
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hf_meta::{Client, RetryPolicy, TensorSelection};
+use hf_meta_testing::Version;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use safetensors::Dtype;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::hub::{File, Host, LocalHub, Repo};
 use crate::hub_tls::Tls;
 use crate::support::{self, file_start, index, weights};
+use crate::tensors::write_file;
 
 fn repo() -> Repo {
     Repo::new("org/x").file("model.safetensors", weights(&["a"]))
@@ -212,35 +215,41 @@ async fn an_idle_client_connects_to_the_cdn_before_the_first_redirect() {
     assert!(ahead[0].authorization.is_none() && ahead[0].range.is_none());
 }
 
-/// A server may speak both versions, or only one.
+/// Data use HTTP/1.1 if the CDN speaks it, one range at a time excepted. Headers use HTTP/2 if possible.
 #[tokio::test]
-async fn large_data_arrive_over_several_connections() {
-    const SIZE: usize = 40 << 20;
-    let tensor = File::safetensors([("w", "U8", &[SIZE as u64][..])]);
+async fn data_arrive_over_separate_connections() {
+    let file = write_file(&[("w", Dtype::U8, &[33 << 20])]);
+    let data = &file[file.len() - (33 << 20)..];
     for protocols in [&["h2", "http/1.1"][..], &["h2"], &["http/1.1"]] {
-        let repo = Repo::new("org/x").file("model.safetensors", tensor.clone());
+        let repo = Repo::new("org/x").file("model.safetensors", File::from_bytes(file.clone()));
         let hub = LocalHub::builder().repo(repo).https(Tls::new(protocols).unwrap());
         let hub = hub.latency(Duration::from_millis(50)).start().unwrap();
-        let client =
-            trusting(&hub).retry_policy(RetryPolicy::default().max_attempts(1)).build().unwrap();
-        let read = async |rows: &str| {
-            let received = Arc::new(AtomicUsize::new(0));
-            let (selection, sum) = (TensorSelection::patterns([rows]), Arc::clone(&received));
-            let receive = move |_: usize, _: u64, bytes: &[u8]| {
-                sum.fetch_add(bytes.len(), Ordering::SeqCst);
-                Ok(())
-            };
-            let reader = client.model("org/x").tensors(selection).await.unwrap();
-            reader.for_each_part(receive).await.unwrap();
-            received.load(Ordering::SeqCst)
+        let policy = RetryPolicy::default().max_attempts(1);
+        let client = trusting(&hub).retry_policy(policy).build().unwrap();
+        let reader = client.model("org/x").tensors(TensorSelection::all()).await.unwrap();
+        hub.clear_log();
+        let received = Arc::new(Mutex::new(vec![0; data.len()]));
+        let written = Arc::clone(&received);
+        let receive = move |_: usize, offset: u64, bytes: &[u8]| {
+            let at = usize::try_from(offset).unwrap();
+            written.lock().unwrap()[at..at + bytes.len()].copy_from_slice(bytes);
+            Ok(())
         };
-        assert_eq!(read("w[0:5000000]").await, 5_000_000);
-        let made = hub.connections_made(Host::Cdn);
-        assert_eq!(read("w").await, SIZE);
-        let more = hub.connections_made(Host::Cdn) - made;
-        assert!(more >= 2, "{protocols:?}: {more}");
-        if protocols[0] == "h2" {
-            assert_eq!((made, hub.connections_made(Host::Hub)), (1, 1), "{protocols:?}");
+        reader.for_each_part(receive).await.unwrap();
+        assert!(*received.lock().unwrap() == data, "{protocols:?}");
+        let of = |host: Host| {
+            let log = hub.log().into_iter().filter(move |request| request.host == host);
+            log.map(|request| request.version).collect::<Vec<_>>()
+        };
+        let (from_hub, from_cdn) = (of(Host::Hub), of(Host::Cdn));
+        assert_eq!((from_hub.len(), from_cdn.len()), (5, 5));
+        let only = if protocols[0] == "h2" { Version::HTTP_2 } else { Version::HTTP_11 };
+        assert!(from_hub.iter().all(|version| *version == only), "{from_hub:?}");
+        if protocols.len() == 1 {
+            assert!(from_cdn.iter().all(|version| *version == only), "{from_cdn:?}");
+        } else {
+            assert!(from_cdn.contains(&Version::HTTP_11), "{from_cdn:?}");
+            assert_eq!(hub.connections_made(Host::Hub), 1);
         }
     }
 }

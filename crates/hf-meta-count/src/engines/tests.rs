@@ -324,7 +324,7 @@ fn layers_of_some_classes_are_not_divided() {
     assert_eq!(answer(LLAMA, 1, &[("engine", "vllm"), ("pp", "2")]).loads, Some(true));
 }
 
-/// A model may have `params.json` alone, which vLLM reads, and no rule here.
+/// vLLM reads `params.json` in place of `config.json`. No rule covers it.
 #[test]
 fn a_model_without_a_configuration_is_unknown() {
     let model = EngineModel {
