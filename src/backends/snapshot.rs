@@ -127,8 +127,8 @@ impl Snapshot {
 
     /// Reads the listing that is saved when a whole repository is downloaded.
     async fn listed(&self) -> Option<Vec<ListedFile>> {
-        let json = store::read_range(&self.tree, 0..MAX_TREE_BYTES).await.ok()?.bytes;
-        let tree: CommitTree = serde_json::from_slice(&json).ok()?;
+        let (json, _) = store::read_range(&self.tree, 0..MAX_TREE_BYTES).await.ok()?;
+        let tree: CommitTree = serde_json::from_slice(&json.bytes).ok()?;
         let file = |(path, file): (String, CommitFile)| {
             Some(ListedFile { path: path.parse().ok()?, size: file.lfs_size.unwrap_or(file.size) })
         };
@@ -141,7 +141,7 @@ impl FileSource for OfflineRepo {
         async move {
             let (commit, file) = self.file(path).await?;
             let read = store::read_range(&file, range).await;
-            let read = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
+            let (read, _) = read.map_err(|error| Error::from_io(self.file_name(path), error))?;
             self.hub.http.meter.count_bytes(read.bytes.len());
             Ok(Fetched::new(read, Some(commit)))
         }
@@ -189,8 +189,8 @@ async fn read_ref(home: &Path, revision: &Revision) -> Result<CommitSha, HubCach
     };
     let file = refs.join(path.as_str());
     let text = store::read_range(&file, 0..MAX_REF_BYTES).await;
-    let text = text.map_err(|_| missing(&file, "does not exist"))?.bytes;
-    let commit = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    let (text, _) = text.map_err(|_| missing(&file, "does not exist"))?;
+    let commit = std::str::from_utf8(&text.bytes).ok().and_then(|text| text.trim().parse().ok());
     commit.ok_or_else(|| missing(&file, "does not contain a commit"))
 }
 

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::fs::Metadata;
 use std::io::{self, ErrorKind, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
@@ -257,9 +259,13 @@ const MAX_ENTRIES: usize = 100_000;
 struct DiskFolder(PathBuf);
 
 /// Returns the files of a local folder, as one call reads them.
-pub(crate) fn local_folder(folder: PathBuf, meter: CallMeter) -> StoreFolder {
+pub(crate) fn local_folder(
+    folder: PathBuf,
+    versions: FileVersions,
+    meter: CallMeter,
+) -> StoreFolder {
     let name = folder.display().to_string();
-    let (store, versions) = (Arc::new(DiskFolder(folder)), FileVersions::default());
+    let store = Arc::new(DiskFolder(folder));
     StoreFolder { store, name, is_remote: false, versions, meter }
 }
 
@@ -270,9 +276,8 @@ impl FileStore for DiskFolder {
         range: Range<u64>,
     ) -> BoxFuture<'a, io::Result<RangeBytes>> {
         async move {
-            let FilePart { bytes, file_size } =
-                read_range(&self.0.join(path.as_str()), range).await?;
-            Ok(RangeBytes::new(bytes, file_size))
+            let (part, version) = read_range(&self.0.join(path.as_str()), range).await?;
+            Ok(RangeBytes::new(part.bytes, part.file_size).with_version(version))
         }
         .boxed()
     }
@@ -285,9 +290,9 @@ impl FileStore for DiskFolder {
     }
 }
 
-/// Reads a range of a file. The result is shorter than the range only if the file ends inside it. Pipes and devices are
-/// rejected, because reading them may never end.
-pub(super) async fn read_range(path: &Path, range: Range<u64>) -> io::Result<FilePart> {
+/// Reads a range of a file, and its version. The bytes are shorter than the range only if the file ends inside it. Pipes
+/// and devices are rejected, because reading them may never end.
+pub(super) async fn read_range(path: &Path, range: Range<u64>) -> io::Result<(FilePart, String)> {
     let metadata = tokio::fs::metadata(path).await?;
     if !metadata.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
@@ -296,7 +301,19 @@ pub(super) async fn read_range(path: &Path, range: Range<u64>) -> io::Result<Fil
     file.seek(SeekFrom::Start(range.start)).await?;
     let mut bytes = Vec::new();
     file.take(range.end - range.start).read_to_end(&mut bytes).await?;
-    Ok(FilePart { bytes, file_size: metadata.len() })
+    Ok((FilePart { bytes, file_size: metadata.len() }, version(&metadata)))
+}
+
+/// Returns the version of a file, which another file of its name does not have: its last change and, on Unix, its number.
+fn version(metadata: &Metadata) -> String {
+    let changed = metadata.modified().ok();
+    let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let changed = changed.unwrap_or_default().as_nanos();
+    #[cfg(unix)]
+    let number = std::os::unix::fs::MetadataExt::ino(metadata);
+    #[cfg(not(unix))]
+    let number = 0;
+    format!("{number}-{changed}")
 }
 
 /// Lists all files of a folder, or of its subfolder `below`. Paths are relative to the folder. Returns `None` if the

@@ -45,7 +45,7 @@ pub struct Model {
     pub(super) options: ReadOptions,
     /// The store that is read instead of the Hub.
     pub(super) store: Option<Arc<dyn FileStore>>,
-    /// The versions of the store's files that all calls must agree on; `None` if each call has separate ones.
+    /// The versions of files that all calls must agree on; `None` if each call has separate ones.
     pub(super) versions: Option<FileVersions>,
     pub(super) on_progress: Option<OnProgress>,
     pub(super) on_header: Option<OnHeader>,

@@ -192,7 +192,8 @@ impl Model {
             }
             Source::Local(path) => {
                 let (folder, target) = on_disk(formats, path).await?;
-                let folder = local_folder(folder, meter.clone());
+                let versions = self.versions.clone().unwrap_or_default();
+                let folder = local_folder(folder, versions, meter.clone());
                 (Origin::Folder(Arc::new(folder)), target)
             }
         })

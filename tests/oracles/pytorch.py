@@ -98,6 +98,7 @@ def shared():
         "expanded.bin": {"e": torch.randn(1, 3).expand(5, 3), "s": torch.randn(()).expand(2, 2), "w": square},
         "position-ids.bin": {"position_ids": torch.arange(8).expand((1, -1)), "w": square},
         "transposed.bin": {"w": square.t(), "again": square},
+        "computed.bin": {"conjugated": torch.complex(torch.arange(3.0), torch.ones(3)).conj(), "negated": torch._neg_view(torch.arange(3.0)), "w": square},
         "permuted.bin": {"w": torch.randn(2, 3, 4).permute(2, 0, 1)},
         "unfolded.bin": {"w": torch.randn(8).unfold(0, 3, 1)},
         "strided.bin": {"w": torch.randn(9)[::2]},

@@ -127,6 +127,7 @@ pub(crate) async fn run(args: &GetArgs, context: &CommandContext) -> CommandResu
     if args.json && !args.plan_only {
         return Err(CommandError::usage("`--json` requires `--plan-only`"));
     }
+    signal::end_on_terminate(&context.line);
     // Before the first request, so that nothing is read for a file that cannot be written.
     let mut output =
         args.output.as_deref().map(|path| Output::open(path, args.force)).transpose()?;
@@ -139,7 +140,9 @@ pub(crate) async fn run(args: &GetArgs, context: &CommandContext) -> CommandResu
     let max_memory = args.max_memory.or(is_stdout.then_some(STDOUT_MEMORY));
     let mut reader = None;
     let read = move |model: Model| {
-        let tensors = model.tensors(tensors.clone()).order(TensorOrder::Alignment);
+        let tensors = model.tensors(tensors.clone());
+        // A file is written at any position, and a pipe in the order of the data.
+        let tensors = if is_stdout { tensors.order(TensorOrder::Alignment) } else { tensors };
         max_memory.map_or(tensors.clone(), |bytes| tensors.max_memory(bytes)).into_future()
     };
     let collect = |_: &RepoArg, read: Result<TensorReader, Error>| {
@@ -247,7 +250,8 @@ struct Written {
 impl Written {
     /// Formats the progress, such as `part.safetensors  20 MB of 1.7 GB, 95 MB/s, 18 s left`.
     fn describe(&self) -> String {
-        let written = self.bytes.load(Ordering::Relaxed);
+        // After a failed attempt, bytes are written again.
+        let written = self.bytes.load(Ordering::Relaxed).min(self.total);
         let text = format!("{}  {} of {}", self.name, bytes(written), bytes(self.total));
         if written > 0 {
             #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
@@ -271,16 +275,9 @@ impl Written {
 async fn write_parts(
     reader: TensorReader,
     file: &PartFile,
-    header: &[u8],
+    starts: Vec<u64>,
     written: &Arc<Written>,
 ) -> CommandResult<()> {
-    let mut end = header.len() as u64;
-    let starts = reader.plan().tensors.iter().map(|tensor| {
-        let start = end;
-        end = end.saturating_add(tensor.byte_length());
-        start
-    });
-    let starts: Vec<_> = starts.collect();
     let (writer, written) = (file.writer()?, Arc::clone(written));
     let failure: Arc<Mutex<Option<io::Error>>> = Arc::default();
     let failed = Arc::clone(&failure);
@@ -310,13 +307,11 @@ async fn save(
     context: &CommandContext,
 ) -> CommandResult<()> {
     let plan = reader.plan();
-    let header = plan.safetensors_header();
-    let header = header.map_err(header_error)?;
+    let header = plan.safetensors_header().map_err(header_error)?;
     let (tensors, total) = (plan.tensors.len() as u64, plan.tensor_bytes());
     if total > MIN_NOTED_BYTES {
         context.note(&describe(plan));
     }
-    signal::end_on_terminate(&context.line);
     let name = match output {
         Output::File(file) => escape(&file.name()),
         Output::Stdout => "stdout".to_owned(),
@@ -325,9 +320,9 @@ async fn save(
     let written = Arc::new(Written { name, bytes: bytes_written, total, started });
     let shown = Arc::clone(&written);
     let line = context.line.show(Some(PRINT_INTERVAL), move |_| shown.describe());
-    output.write(&header)?;
+    output.write(&header.bytes)?;
     match output {
-        Output::File(file) => write_parts(reader, file, &header, &written).await?,
+        Output::File(file) => write_parts(reader, file, header.starts, &written).await?,
         Output::Stdout => {
             let mut chunks = reader.chunks();
             while let Some(chunk) = chunks.try_next().await? {

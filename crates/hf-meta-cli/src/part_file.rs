@@ -1,6 +1,5 @@
 //! A file that gets its name once it is complete.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -12,6 +11,9 @@ use super::signal;
 
 /// The number of bytes after which they are written to the disk.
 const SYNC_BYTES: u64 = 64 << 20;
+
+/// The maximum number of unfinished files that are skipped.
+const MAX_ATTEMPTS: u32 = 1_000;
 
 /// A file that is written under another name in the same folder. If it is dropped before it is finished, or if a signal
 /// ends the process, it is removed.
@@ -34,17 +36,11 @@ impl PartFile {
     pub(crate) fn create(path: &Path, is_replaced: bool) -> io::Result<Self> {
         let failed = || failed_to(format!("write `{}`", path.display()));
         check_target(path, is_replaced).map_err(failed())?;
-        let Some(name) = path.file_name() else {
+        if path.file_name().is_none() {
             let error = io::Error::new(ErrorKind::InvalidInput, "it has no file name");
             return Err(failed()(error));
-        };
-        // The number of the process keeps two of them apart.
-        let mut partial = OsString::from(".");
-        partial.push(name);
-        partial.push(format!(".{}.part", std::process::id()));
-        let partial = path.with_file_name(partial);
-        let file = OpenOptions::new().write(true).create_new(true).open(&partial);
-        let file = file.map_err(failed())?;
+        }
+        let (file, partial) = create_partial(path).map_err(failed())?;
         signal::remove_on_signal(Some(partial.clone()));
         let path = path.to_owned();
         Ok(Self { file, partial, path, is_replaced, is_finished: false })
@@ -144,6 +140,23 @@ fn write_all_at(file: &File, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Creates a hidden file next to a path. Its name does not contain the one of the path, which may have the maximum length.
+fn create_partial(path: &Path) -> io::Result<(File, PathBuf)> {
+    let process = std::process::id();
+    let mut attempt = 0;
+    loop {
+        let partial = path.with_file_name(format!(".hf-meta-{process}-{attempt}.part"));
+        let file = OpenOptions::new().write(true).create_new(true).open(&partial);
+        match file {
+            // Of another container, or of a process that was killed.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => {
+                attempt += 1;
+            }
+            file => return Ok((file?, partial)),
+        }
+    }
+}
+
 /// Checks that a path is free, or a regular file that may be replaced. A rename would replace a link or a device itself.
 fn check_target(path: &Path, is_replaced: bool) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
@@ -167,5 +180,23 @@ impl Drop for PartFile {
             let _ = fs::remove_file(&self.partial);
             signal::remove_on_signal(None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_processes_and_long_names_are_no_obstacle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x".repeat(255));
+        // A process in another container may have the same number.
+        let mut files = [0; 3].map(|_| PartFile::create(&path, true).unwrap());
+        files[1].write(b"second").unwrap();
+        files[1].finish().unwrap();
+        drop(files);
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -30,6 +30,7 @@ mod tensor;
 pub use self::error::PlanError;
 pub use self::local_headers::LocalHeader;
 pub use self::options::{PlanOptions, TensorOrder};
+pub use self::part_header::PartHeader;
 pub use self::plan::ReadPlan;
 pub use self::ranges::{ReadRange, TensorPiece};
 pub use self::selection::TensorSelection;

@@ -9,8 +9,9 @@ pub enum TensorOrder {
     /// By file and position.
     #[default]
     Position,
-    /// By the size of the elements, the largest first, and then by file and position. In a safetensors file in this order,
-    /// the data of every tensor is aligned to its elements, as torch requires.
+    /// By the size of the elements, the largest first, and then by file and position: the order in a file that
+    /// [`ReadPlan::safetensors_header`](super::ReadPlan::safetensors_header) begins. Bytes between tensors may be read
+    /// several times.
     Alignment,
 }
 

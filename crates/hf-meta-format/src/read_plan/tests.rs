@@ -143,7 +143,8 @@ fn a_part_opens_in_the_safetensors_crate_with_aligned_data() {
     ];
     let options = PlanOptions::default().order(TensorOrder::Alignment).max_range(50);
     let plan = plan(&files, &["*"], &options).unwrap();
-    let mut part = plan.safetensors_header().unwrap();
+    let header = plan.safetensors_header().unwrap();
+    let mut part = header.bytes;
     assert_eq!(part.len() % 8, 0);
     part.extend(read(&files, &plan).concat());
     let opened = SafeTensors::deserialize(&part).unwrap();
@@ -161,6 +162,17 @@ fn a_part_opens_in_the_safetensors_crate_with_aligned_data() {
         compared += 1;
     }
     assert_eq!(compared, 24);
+    // In the order of the files, no byte is read twice, and the positions are the same.
+    let by_position = self::plan(&files, &["*"], &PlanOptions::default().max_range(50)).unwrap();
+    assert_eq!(by_position.bytes_to_read(), by_position.tensor_bytes());
+    let header = by_position.safetensors_header().unwrap();
+    for (start, (tensor, bytes)) in
+        header.starts.iter().zip(by_position.tensors.iter().zip(read(&files, &by_position)))
+    {
+        let start = usize::try_from(*start).unwrap();
+        assert_eq!(part[start..start + bytes.len()], bytes, "{}", tensor.name);
+    }
+    assert_eq!(part[..header.bytes.len()], header.bytes);
     let (_, metadata) = SafeTensors::read_metadata(&part).unwrap();
     assert_eq!(metadata.metadata().as_ref().unwrap()["format"], "pt");
 }
@@ -414,6 +426,8 @@ fn tensors_of_pytorch_files_are_ranges() {
         ("legacy-slices.bin", "q", 32, [231, 186, 209, 62]),
         ("legacy-slices.bin", "v", 32, [215, 43, 164, 189]),
         ("dtype-int16.bin", "w", 12, [0; 4]),
+        ("transposed.bin", "again", 64, [12, 234, 240, 191]),
+        ("computed.bin", "w", 64, [12, 234, 240, 191]),
     ] {
         let found = read(file, pattern).unwrap();
         assert_eq!(found.len(), 1, "{file} {pattern}");
@@ -423,12 +437,22 @@ fn tensors_of_pytorch_files_are_ranges() {
         (
             "columns.bin",
             "even",
-            "tensor `even` of `model.bin` cannot be read by range: its elements are not in their order, or it shares some with another tensor",
+            "tensor `even` of `model.bin` cannot be read by range: its elements are not in their order, negated or conjugated, or it shares some with another tensor",
         ),
         (
             "expanded.bin",
             "e",
-            "tensor `e` of `model.bin` cannot be read by range: its elements are not in their order, or it shares some with another tensor",
+            "tensor `e` of `model.bin` cannot be read by range: its elements are not in their order, negated or conjugated, or it shares some with another tensor",
+        ),
+        (
+            "computed.bin",
+            "conjugated",
+            "tensor `conjugated` of `model.bin` cannot be read by range: its elements are not in their order, negated or conjugated, or it shares some with another tensor",
+        ),
+        (
+            "computed.bin",
+            "negated",
+            "tensor `negated` of `model.bin` cannot be read by range: its elements are not in their order, negated or conjugated, or it shares some with another tensor",
         ),
         (
             "tied.bin",

@@ -4,8 +4,7 @@ use crate::base::sort::sort_by;
 use crate::formats::TensorInfo;
 
 /// The reason why a tensor is not a range.
-const NOT_A_RANGE: &str =
-    "its elements are not in their order, or it shares some with another tensor";
+const NOT_A_RANGE: &str = "its elements are not in their order, negated or conjugated, or it shares some with another tensor";
 
 /// The reason for a file of another machine.
 pub(super) const BIG_ENDIAN: &str = "its values are big-endian";

@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 
 use super::call::Call;
 use super::pickle::{Pickle, Storage};
-use super::values::{ELEMENT_TYPES, ElementType, PickleValue};
+use super::values::{ELEMENT_TYPES, ElementType, NodeKind, PickleValue};
 use crate::base::sort::sort_indexes;
 use crate::formats::{HeaderError, HeaderErrorKind, product};
 
@@ -133,6 +133,8 @@ impl Tensor {
             |tensor: &Self| (tensor.storage_key(pickle), tensor.begin, Reverse(tensor.end));
         let lengths = |at| self.lengths(pickle, at).cmp(other.lengths(pickle, at));
         let order = position(self).cmp(&position(other));
+        // Of a tensor and its transposed view, the tensor has the elements.
+        let order = order.then_with(|| other.is_in_order(pickle).cmp(&self.is_in_order(pickle)));
         let order = order.then_with(|| lengths(2)).then_with(|| lengths(3));
         order.then_with(|| self.element.2.cmp(other.element.2))
     }
@@ -147,8 +149,13 @@ impl Tensor {
         (self.storage_key(pickle), self.begin)
     }
 
+    /// Returns whether the bytes of the elements are the tensor.
+    pub(super) fn is_range(&self, pickle: &Pickle<'_>) -> bool {
+        self.is_in_order(pickle) && !self.is_computed(pickle)
+    }
+
     /// Returns whether the elements follow each other in the order of their indexes.
-    pub(super) fn is_in_order(&self, pickle: &Pickle<'_>) -> bool {
+    fn is_in_order(&self, pickle: &Pickle<'_>) -> bool {
         let dimensions = self.lengths(pickle, 2).flatten().zip(self.lengths(pickle, 3).flatten());
         let dimensions: Vec<_> = dimensions.filter(|(length, _)| *length != 1).collect();
         let mut expected = Some(1_u64);
@@ -158,6 +165,16 @@ impl Tensor {
                 expected = expected.and_then(|stride| stride.checked_mul(*length));
                 is_next
             })
+    }
+
+    /// Returns whether the values are computed from the elements, as in a conjugated or negated view. Functions that build
+    /// a tensor then have a dictionary as their last argument. Source: `get_tensor_metadata` in `torch/_utils.py` 2.15.
+    fn is_computed(&self, pickle: &Pickle<'_>) -> bool {
+        let metadata = pickle.items(self.arguments).iter().skip(6);
+        let is_set = |value: &PickleValue| {
+            pickle.kind(*value) == Some(NodeKind::Dict) && pickle.all_items(*value).next().is_some()
+        };
+        metadata.into_iter().any(is_set)
     }
 
     /// Returns the shape, which is argument 2, or the strides, which are argument 3.

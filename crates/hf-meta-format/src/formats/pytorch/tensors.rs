@@ -66,7 +66,7 @@ pub(super) fn header(
         let name = finder.name(tensor.place)?;
         let shape: Vec<_> = tensor.lengths(pickle, 2).flatten().collect();
         let stored_shape = tensor.stored_shape(pickle);
-        let is_range = stored_shape.as_ref() == Some(&shape) && tensor.is_in_order(pickle);
+        let is_range = stored_shape.as_ref() == Some(&shape) && tensor.is_range(pickle);
         if stored_shape.as_ref() != Some(&shape) {
             let stored_in = tensor.stored_in.map_or(tensor.place, |at| tensors[at as usize].place);
             let stored_in = finder.name(stored_in)?;
