@@ -35,7 +35,7 @@ pub struct ValueDiff {
     /// The part of the values that was compared.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub check: ValueCheck,
-    /// The number of tensors whose files have equal hashes, so that nothing was read.
+    /// The number of tensors whose files are known to have the same content, so that nothing was read.
     pub identical: u64,
     /// The number of tensors of which no compared value differs.
     pub same: u64,
