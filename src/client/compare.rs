@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, try_join};
 use futures::stream::{BoxStream, TryStreamExt};
-use hf_meta_count::results::ValueCheck;
-use hf_meta_count::values::{DifferenceScanner, SampleLimits, ValueDiff, sample_blocks};
+use hf_meta_count::results::{ValueCheck, ValueDiff};
+use hf_meta_count::values::{DifferenceScanner, SampleLimits, sample_blocks};
 use hf_meta_format::RepoPath;
 use hf_meta_format::read_plan::{
     PlanOptions, PlannedFile, PlannedTensor, ReadPlan, TensorSelection,

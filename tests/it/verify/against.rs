@@ -269,6 +269,12 @@ fn the_advice_is_a_command_that_replaces_the_files() {
     assert_eq!(copied, format!("{text} {start}"));
     let missing = advice(&[&format!("{root}/"), "--against", "org/model"]);
     assert_eq!(missing, format!("to replace them: {start} --local-dir {root}"));
+    let cached = format!("{root}/models--org--model/snapshots/{commit}");
+    fs::create_dir_all(&cached).unwrap();
+    write_files(Path::new(&cached));
+    fs::write(format!("{cached}/config.json"), "[]").unwrap();
+    let cached = advice(&[&cached, "--against", "org/model"]);
+    assert!(cached.ends_with(&format!(" --force-download --cache-dir {root}")), "{cached}");
     let odd = format!("{root}/other dir/");
     assert!(advice(&[&odd, "--against", "org/model"]).ends_with(&format!("'{root}/other dir'")));
 }

@@ -44,7 +44,11 @@ pub(super) fn advice(
         // `_hf_hub_download_to_local_dir`).
         words.push("--force-download".to_owned());
     }
-    words.push(format!("--local-dir {}", quoted(&target.display().to_string())));
+    let (option, folder) = match hub_cache_of(&target) {
+        Some(cache) => ("--cache-dir", cache),
+        None => ("--local-dir", &*target),
+    };
+    words.push(format!("{option} {}", quoted(&folder.display().to_string())));
     format!("to replace them: {}", words.join(" "))
 }
 
@@ -60,6 +64,15 @@ fn download_folder(folder: &Path, prefix: &str) -> Option<PathBuf> {
         target.pop();
     }
     Some(if target.as_os_str().is_empty() { PathBuf::from(".") } else { target })
+}
+
+/// Returns the cache of `huggingface_hub` that contains a folder `models--org--name/snapshots/commit`: a download to the
+/// folder itself would replace its links by files.
+fn hub_cache_of(folder: &Path) -> Option<&Path> {
+    let snapshots = folder.parent().filter(|parent| parent.ends_with("snapshots"))?;
+    let repo = snapshots.parent()?;
+    let (kind, _) = repo.file_name()?.to_str()?.split_once("--")?;
+    repo.parent().filter(|_| matches!(kind, "models" | "datasets" | "spaces"))
 }
 
 /// Quotes a word for a shell, if it needs that.

@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::count::names::pattern::{NamePattern, common_name, compare_parts, parts};
 use crate::count::{is_packed_weight, module_of};
-use crate::results::{CountReport, Weights};
-use crate::values::ValueDiff;
+use crate::results::{CountReport, ValueDiff, Weights};
 use hf_meta_format::base::sort::{Ordered, sort_by};
 use hf_meta_format::formats::pytorch::PickleSummary;
 use hf_meta_format::formats::{Dtype, RepoPath};
