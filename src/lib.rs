@@ -131,7 +131,7 @@ mod hub;
 
 pub use hf_meta_count::memory::MemoryOptions;
 pub use hf_meta_count::results::{Finding, Severity, ValueCheck, ValueReport};
-pub use hf_meta_count::values::{TensorDifference, ValueDiff};
+pub use hf_meta_count::results::{TensorDifference, ValueDiff};
 pub use hf_meta_count::{
     CountReport, CountSummary, Diff, FetchStats, ParameterCount, Plan, SafetensorsFile,
     SafetensorsParseFromRepo, SafetensorsShards, Tree, VerifyReport, WeightFiles, Weights,

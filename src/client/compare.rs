@@ -1,14 +1,15 @@
 //! Compares the values of two models.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, try_join};
 use futures::stream::{BoxStream, TryStreamExt};
-use hf_meta_count::results::ValueCheck;
-use hf_meta_count::values::{DifferenceScanner, SampleLimits, ValueDiff, sample_blocks};
+use hf_meta_count::results::{ValueCheck, ValueDiff};
+use hf_meta_count::values::{DifferenceScanner, SampleLimits, sample_blocks};
 use hf_meta_format::RepoPath;
 use hf_meta_format::read_plan::{
     PlanOptions, PlannedFile, PlannedTensor, ReadPlan, TensorSelection,
@@ -19,6 +20,7 @@ use super::tensors::{TensorChunk, TensorReader};
 use super::values::{MAX_GAP, MAX_SAMPLE_RANGE, SEED};
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::error::Error;
+use crate::hub::Source;
 
 /// The memory for the ranges of each model, in bytes.
 const MEMORY: u64 = 64 << 20;
@@ -31,7 +33,7 @@ type Part = (usize, Range<u64>);
 
 impl Model {
     /// Compares the values of this model with those of a newer one: a sample, or all values. Tensors are matched by name.
-    /// Nothing is read of files whose hashes, which the Hub lists, are equal.
+    /// Nothing is read of files whose hashes, which the Hub lists, are equal, and of a local file on both sides.
     ///
     /// # Errors
     ///
@@ -50,35 +52,69 @@ impl Model {
                 model.tensors(all()).leave_out().max_memory(MEMORY)
             };
             let readers = try_join(read(&before).into_future(), read(&after).into_future()).await?;
-            let hashes =
-                [file_hashes(&before, &readers.0).await, file_hashes(&after, &readers.1).await];
+            let identities =
+                [identities(&before, &readers.0).await, identities(&after, &readers.1).await];
             let (mut diff, pairs) =
-                match_tensors(readers.0.plan(), readers.1.plan(), &hashes, check);
+                match_tensors(readers.0.plan(), readers.1.plan(), &identities, check);
             compare(readers, &pairs, &mut diff).await?;
             Ok(diff)
         })
     }
 }
 
-/// The hashes of files.
-type Hashes = BTreeMap<RepoPath, String>;
+/// The identities of files: two files with the same one have the same content.
+type Identities = BTreeMap<RepoPath, Identity>;
 
-/// Returns the hashes of the files that the Hub lists at the commit of a reader; none for other sources. Without hashes,
-/// the values are compared.
-async fn file_hashes(model: &Model, reader: &TensorReader) -> Hashes {
-    let Ok(manifest) = model.manifest().await else { return Hashes::new() };
-    if manifest.commit.as_ref() != reader.commit() {
-        return Hashes::new();
+/// The identity of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    /// The hash of its content.
+    Sha256(String),
+    /// Its place on this machine, without links.
+    Local(PathBuf),
+}
+
+/// Returns the identities of the files of a reader: their places on this machine, or the hashes that the Hub lists at its
+/// commit; none for other sources. Without them, the values are compared.
+async fn identities(model: &Model, reader: &TensorReader) -> Identities {
+    if let Ok(Source::Local(path)) = &model.source {
+        return local_identities(path, reader).await;
     }
-    let hashed = manifest.files.into_iter().filter_map(|file| Some((file.path, file.sha256?)));
+    let Ok(manifest) = model.manifest().await else { return Identities::new() };
+    if manifest.commit.as_ref() != reader.commit() {
+        return Identities::new();
+    }
+    let hashed = manifest
+        .files
+        .into_iter()
+        .filter_map(|file| Some((file.path, Identity::Sha256(file.sha256?))));
     hashed.collect()
+}
+
+/// Returns the places of local files.
+async fn local_identities(source: &Path, reader: &TensorReader) -> Identities {
+    let metadata = tokio::fs::metadata(source).await;
+    let is_folder = metadata.is_ok_and(|metadata| metadata.is_dir());
+    let folder = if is_folder { Some(source) } else { source.parent() };
+    let plan = reader.plan();
+    let files = plan.tensors.iter().map(|tensor| &tensor.file);
+    let files = files.chain(plan.left_out.iter().map(|tensor| &tensor.file));
+    let paths: BTreeSet<_> = files.map(|file| &file.path).collect();
+    let mut identities = Identities::new();
+    for path in paths {
+        let place = folder.unwrap_or(Path::new("")).join(path.as_str());
+        if let Ok(place) = tokio::fs::canonicalize(place).await {
+            identities.insert(path.clone(), Identity::Local(place));
+        }
+    }
+    identities
 }
 
 /// Counts the tensors that need no comparison, and returns the indexes of the others, by the index before.
 fn match_tensors(
     before: &ReadPlan,
     after: &ReadPlan,
-    hashes: &[Hashes; 2],
+    identities: &[Identities; 2],
     check: ValueCheck,
 ) -> (ValueDiff, HashMap<usize, usize>) {
     let (mut diff, mut pairs) = (ValueDiff::new(check), HashMap::new());
@@ -89,7 +125,9 @@ fn match_tensors(
         let other = &after.tensors[*other_at];
         if (&tensor.dtype, &tensor.shape) != (&other.dtype, &other.shape) {
             diff.other_shape += 1;
-        } else if have_same_hash(&tensor.file, &other.file, hashes) && tensor.start == other.start {
+        } else if have_same_content(&tensor.file, &other.file, identities)
+            && tensor.start == other.start
+        {
             diff.identical += 1;
         } else {
             let bytes = tensor.byte_length().saturating_add(other.byte_length());
@@ -97,12 +135,17 @@ fn match_tensors(
             pairs.insert(at, *other_at);
         }
     }
-    match_names(before, after, hashes, &mut diff);
+    match_names(before, after, identities, &mut diff);
     (diff, pairs)
 }
 
 /// Counts the tensors that only one of the models has, and the ones that cannot be read by range.
-fn match_names(before: &ReadPlan, after: &ReadPlan, hashes: &[Hashes; 2], diff: &mut ValueDiff) {
+fn match_names(
+    before: &ReadPlan,
+    after: &ReadPlan,
+    identities: &[Identities; 2],
+    diff: &mut ValueDiff,
+) {
     let [before, after] = [before, after].map(|plan| {
         let read = plan.tensors.iter().map(|tensor| (&*tensor.name, None));
         let left_out = plan.left_out.iter().map(|tensor| (&*tensor.name, Some(&tensor.file)));
@@ -114,16 +157,22 @@ fn match_names(before: &ReadPlan, after: &ReadPlan, hashes: &[Hashes; 2], diff: 
         matched += 1;
         match (file, other) {
             (None, None) => {}
-            (Some(file), Some(other)) if have_same_hash(file, other, hashes) => diff.identical += 1,
+            (Some(file), Some(other)) if have_same_content(file, other, identities) => {
+                diff.identical += 1;
+            }
             _ => diff.unchecked += 1,
         }
     }
     diff.unmatched = (before.len() + after.len() - 2 * matched) as u64;
 }
 
-/// Returns whether two files have the same hash.
-fn have_same_hash(before: &PlannedFile, after: &PlannedFile, hashes: &[Hashes; 2]) -> bool {
-    let found = [hashes[0].get(&before.path), hashes[1].get(&after.path)];
+/// Returns whether two files are known to have the same content.
+fn have_same_content(
+    before: &PlannedFile,
+    after: &PlannedFile,
+    identities: &[Identities; 2],
+) -> bool {
+    let found = [identities[0].get(&before.path), identities[1].get(&after.path)];
     matches!(found, [Some(one), Some(other)] if one == other)
 }
 

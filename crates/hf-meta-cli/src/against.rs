@@ -1,21 +1,28 @@
 //! `hf-meta verify --against`: the files of a folder, compared with the hashes that the Hub lists.
 
+mod advice;
 mod compare;
 mod hash;
+mod select;
 
+use std::error::Error as StdError;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hf_meta::{CommitSha, Error, Manifest, Model, RepoPath, Source};
-use hf_meta_count::results::text::{bytes, counted, escape};
+use hf_meta_count::results::text::{bytes, counted, escape, thousands};
 use serde::Serialize;
 
+use self::advice::advice;
 use self::compare::{Comparison, Difference, HashProgress, compare};
+use self::select::{NotListed, select};
 use super::context::{CommandContext, SelectionArgs, Sources};
+use super::error_report::print_source_error;
 use super::exit::{CommandError, CommandResult, ExitStatus, failed_to};
-use super::output::{Page, print_json};
+use super::hints::{Hints, local_twin};
+use super::output::{FailedSource, Page, print_json};
 use super::part_file::PartFile;
 use super::repos::RepoArg;
 use super::terminal::{CYAN, GREEN, RED};
@@ -26,6 +33,10 @@ const MAX_MANIFEST: u64 = 64_000_000;
 /// The maximum number of files to print per kind. The JSON has all of them.
 const MAX_FILES: usize = 20;
 
+/// The options that have no effect on a comparison of files.
+const OTHER_CHECKS: [&str; 10] =
+    ["all", "base", "changed", "engine", "junit", "path", "sarif", "strict", "values", "weights"];
+
 /// The options of a comparison.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Comparison")]
@@ -33,13 +44,13 @@ pub(crate) struct AgainstArgs {
     /// Compare the files of a folder with this repository, by size and hash
     ///
     /// Reads every local file, and no weights of the repository. Hidden files are ignored.
-    #[arg(long, value_name = "REPO", conflicts_with_all = ["all", "base", "changed", "sarif", "junit", "manifest"])]
+    #[arg(long, value_name = "REPO", conflicts_with = "manifest", conflicts_with_all = OTHER_CHECKS)]
     against: Option<std::ffi::OsString>,
 
     /// Compare a folder with this list of files, or write the list of a repository to it
     ///
     /// For machines without network access.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["all", "base", "changed", "sarif", "junit"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OTHER_CHECKS)]
     manifest: Option<PathBuf>,
 }
 
@@ -63,35 +74,38 @@ pub(crate) async fn run(
             "`--against` and `--manifest` require a single repository",
         ));
     };
+    let endpoint = context.client.endpoint();
+    let report = Report { repo, is_json, context };
     if let Some(against) = &args.against {
         let local = local_path(repo)?;
-        let other = RepoArg::new(against, None, context.client.endpoint());
-        let folder = match &other.source {
-            Ok(Source::Repo { path, .. }) => path.clone(),
-            _ => None,
+        let mut other = RepoArg::new(against, None, endpoint);
+        if let (Some(revision), Ok(Source::Repo { .. })) = (selection.revision(), &other.source) {
+            other = other.with_selection(Some(revision), None);
+            other.display = other.source.as_ref().map_or(other.display, Source::to_string);
+        }
+        return match read_manifest(&other, selection, is_json, context).await? {
+            Ok(manifest) => report.compare(&local, &manifest, None),
+            Err(status) => Ok(status),
         };
-        let read = read_manifest(&other, &SelectionArgs::default(), is_json, context).await?;
-        let manifest = match read {
-            Ok(manifest) => manifest,
-            Err(status) => return Ok(status),
-        };
-        return report(
-            &local,
-            repo,
-            &manifest,
-            folder.as_ref().map(RepoPath::as_str),
-            is_json,
-            context,
-        );
     }
     let Some(file) = &args.manifest else { return Ok(ExitStatus::Success) };
     if let Ok(local) = local_path(repo) {
-        return report(&local, repo, &load(file)?, None, is_json, context);
+        if selection.revision().is_some() {
+            let message = "`--revision` requires a repository: a list has a single revision";
+            return Err(CommandError::usage(message));
+        }
+        return report.compare(&local, &load(file)?, Some(file));
     }
+    check_free(file, repo)?;
     let manifest = match read_manifest(repo, selection, is_json, context).await? {
         Ok(manifest) => manifest,
         Err(status) => return Ok(status),
     };
+    if let Ok(Source::Repo { path: Some(path), .. }) = &repo.source
+        && !select::has(&manifest, path.as_str())
+    {
+        return report.not_listed(&manifest, path.as_str());
+    }
     save(file, &manifest)?;
     let files = counted(manifest.files.len() as u64, "file");
     context
@@ -104,7 +118,22 @@ fn local_path(repo: &RepoArg) -> CommandResult<PathBuf> {
         return Ok(path.clone());
     }
     let text = "`--against` requires a local folder or file, not";
-    Err(CommandError::usage(format!("{text} `{}`", repo.display)))
+    Err(CommandError::usage(format!("{text} `{}`{}", repo.display, twin_hint(repo))))
+}
+
+/// Checks that a list can be written. A name without a slash is often meant as a folder to compare with an existing list.
+fn check_free(file: &Path, repo: &RepoArg) -> CommandResult<()> {
+    if fs::symlink_metadata(file).is_err() {
+        return Ok(());
+    }
+    let text = format!("`{}` exists; remove it to write a new list", file.display());
+    Err(CommandError::usage(format!("{text}{}", twin_hint(repo))))
+}
+
+/// Explains a repository whose name is also the name of a local file or folder.
+fn twin_hint(repo: &RepoArg) -> String {
+    let hint = |path| format!("; for the local folder, use {path}");
+    local_twin(repo).map_or_else(String::new, hint)
 }
 
 /// Lists the files of a repository. Returns the exit status if that fails.
@@ -138,11 +167,11 @@ fn load(file: &Path) -> CommandResult<Manifest> {
     })
 }
 
-/// Writes a list of files. An old list is replaced.
+/// Writes a list of files.
 fn save(file: &Path, manifest: &Manifest) -> io::Result<()> {
     let mut json = serde_json::to_vec_pretty(manifest)?;
     json.push(b'\n');
-    let mut part = PartFile::create(file, true)?;
+    let mut part = PartFile::create(file, false)?;
     part.write(&json)?;
     part.finish()
 }
@@ -161,37 +190,85 @@ pub(crate) struct AgainstDocument<'a> {
     comparison: &'a Comparison,
 }
 
-/// Compares a folder or a file with a list, and prints the result.
-fn report(
-    local: &Path,
-    repo: &RepoArg,
-    manifest: &Manifest,
-    folder: Option<&str>,
+/// A comparison with a list, which is printed.
+#[derive(Clone, Copy)]
+struct Report<'a> {
+    /// The local folder or file.
+    repo: &'a RepoArg,
     is_json: bool,
-    context: &CommandContext,
-) -> CommandResult {
-    let progress = Arc::new(HashProgress::default());
-    let (shown, name) = (Arc::clone(&progress), escape(&repo.display));
-    let line = context.line.show(None, move |_| shown.describe(&name));
-    let comparison = compare(local, manifest, folder, &progress)?;
-    drop(line);
-    let document = AgainstDocument {
-        source: &repo.display,
-        against: &manifest.source,
-        commit: manifest.commit.as_ref(),
-        equal: comparison.is_equal(),
-        comparison: &comparison,
-    };
-    if is_json {
-        print_json(&document)?;
-    } else {
-        context.print(|page| write(page, &document))?;
-    }
-    Ok(if document.equal { ExitStatus::Success } else { ExitStatus::CheckFailed })
+    context: &'a CommandContext,
 }
 
-/// Writes the files that differ, and a summary.
-fn write(page: &mut Page<'_>, document: &AgainstDocument<'_>) -> io::Result<()> {
+impl Report<'_> {
+    /// Compares a folder or a file with a list, which may come from a file.
+    fn compare(self, local: &Path, manifest: &Manifest, list: Option<&Path>) -> CommandResult {
+        let Self { repo, is_json, context } = self;
+        let other = RepoArg::new(manifest.source.as_ref(), None, context.client.endpoint());
+        let (id, within) = match &other.source {
+            Ok(Source::Repo { repo, path, .. }) => (Some(repo), path.as_ref()),
+            _ => (None, None),
+        };
+        let selection = match select(local, manifest, within.map(RepoPath::as_str))? {
+            Ok(selection) => selection,
+            Err(NotListed(Some(path))) => return self.not_listed(manifest, &path),
+            Err(NotListed(None)) => return Err(nothing_listed(manifest, list)),
+        };
+        let progress = Arc::new(HashProgress::default());
+        let (shown, name) = (Arc::clone(&progress), escape(&repo.display));
+        let line = context.line.show(None, move |_| shown.describe(&name));
+        let comparison = compare(&selection, &progress)?;
+        drop(line);
+        let document = AgainstDocument {
+            source: &repo.display,
+            against: &manifest.source,
+            commit: manifest.commit.as_ref(),
+            equal: comparison.is_equal(),
+            comparison: &comparison,
+        };
+        if is_json {
+            print_json(&document)?;
+        } else if !(document.equal && context.line.is_quiet) {
+            let advice = id.map(|repo| advice(repo, document.commit, &selection, &comparison));
+            context.print(|page| write(page, &document, advice.as_deref()))?;
+        }
+        Ok(if document.equal { ExitStatus::Success } else { ExitStatus::CheckFailed })
+    }
+
+    /// Reports a path that a list does not have.
+    fn not_listed(self, manifest: &Manifest, path: &str) -> CommandResult {
+        let other = RepoArg::new(manifest.source.as_ref(), None, self.context.client.endpoint());
+        let name = match &other.source {
+            Ok(Source::Repo { repo, .. }) => repo.as_str(),
+            _ => &other.display,
+        };
+        let source =
+            Arc::from(Box::<dyn StdError + Send + Sync>::from("it is not in the list of files"));
+        let error = Error::FileNotFound { file: format!("{name}/{path}"), source };
+        if self.is_json {
+            print_json(&FailedSource::new(&self.repo.display, &error))?;
+        }
+        // The path is a part of the name of the repository.
+        let hints = Hints { has_path: false, ..self.context.hints() };
+        print_source_error(&other, &error, false, hints.hint(&other, &error).as_deref());
+        Ok(ExitStatus::from(&error))
+    }
+}
+
+/// Returns the error of a list without files that are not hidden.
+fn nothing_listed(manifest: &Manifest, list: Option<&Path>) -> CommandError {
+    if let Some(list) = list {
+        return CommandError::usage(format!("`{}` lists no file to compare", list.display()));
+    }
+    let message = format!("`{}` has no file to compare", manifest.source);
+    CommandError::new(ExitStatus::CheckFailed, message)
+}
+
+/// Writes the files that differ, a summary, and what to do.
+fn write(
+    page: &mut Page<'_>,
+    document: &AgainstDocument<'_>,
+    advice: Option<&str>,
+) -> io::Result<()> {
     let Comparison { files, bytes: size, differing, missing, extra, .. } = document.comparison;
     page.heading(document.source)?;
     for Difference { path, reason } in differing.iter().take(MAX_FILES) {
@@ -210,18 +287,15 @@ fn write(page: &mut Page<'_>, document: &AgainstDocument<'_>) -> io::Result<()> 
     }
     let against = escape(document.against);
     let commit = document.commit.map(|commit| format!(" at commit {commit}")).unwrap_or_default();
-    let same = format!("{}, {},", counted(*files, "file"), bytes(*size));
+    let same = format!("{}, {}", counted(*files, "file"), bytes(*size));
     let how = document.comparison.methods();
     if document.equal {
-        return page.line(&format!("{GREEN}same{GREEN:#}: {same} as in {against}{commit}; {how}"));
+        return page.line(&format!("{GREEN}same{GREEN:#}: {same}, as in {against}{commit}; {how}"));
     }
     let counts =
-        format!("{} differ, {} missing, {} extra", differing.len(), missing.len(), extra.len());
-    page.line(&format!(
-        "{RED}not the same{RED:#} as {against}{commit}: {counts}; {same} are the same"
-    ))?;
-    let revision =
-        document.commit.map(|commit| format!(" --revision {commit}")).unwrap_or_default();
-    let local = escape(document.source);
-    page.line(&format!("to replace them: hf download {against}{revision} --local-dir {local}"))
+        [(differing.len(), "differing"), (missing.len(), "missing"), (extra.len(), "extra")];
+    let counts = counts.map(|(count, kind)| format!("{} {kind}", thousands(count as u64)));
+    let counts = counts.join(", ");
+    page.line(&format!("{RED}not the same{RED:#} as {against}{commit}: {counts}; same: {same}"))?;
+    advice.map_or(Ok(()), |advice| page.line(advice))
 }

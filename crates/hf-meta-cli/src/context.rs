@@ -68,6 +68,11 @@ pub(crate) fn plans(names: &'static [&'static str]) -> impl TypedValueParser<Val
 }
 
 impl SelectionArgs {
+    /// Returns the revision that overrides the ones of repositories.
+    pub(crate) fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
+    }
+
     pub(crate) fn model(&self, client: &Client, source: &RepoArg) -> Result<Model, Error> {
         let model = client.source(source.source.clone()?).named(&source.display);
         let model = model.set_some(self.plan, Model::plan);
@@ -193,7 +198,7 @@ impl CommandContext {
         let kept = match (self.keeps_headers, sources.is_streamed) {
             (true, _) => "a second run reads them from the cache",
             (false, true) => "those printed so far are complete",
-            (false, false) => "none are kept",
+            (false, false) => "nothing was printed",
         };
         let interrupted = Arc::clone(reading);
         signal::end_on_interrupt(&self.line, move || interrupted.interrupted(kept));

@@ -13,7 +13,6 @@ use hf_meta_count::results::diff::{
     ChangeGroup, ChangeKind, Diff, QuantizedLinear, RenamedPrefix, TensorChange, TensorState,
 };
 use hf_meta_count::results::text::{bytes, counted, escape, thousands};
-use serde::Serialize;
 
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandResult, ExitStatus};
@@ -92,7 +91,6 @@ pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> CommandRes
     let (sides, status) = context.inspect_all(&repos, args.json).await?;
     // As in other programs of this name, 1 means only that there are differences.
     let [(_, before), (_, after)] = &sides[..] else { return Ok(status.max(ExitStatus::Usage)) };
-    let diff = Diff::new(before, after, args.ignore_shards);
     let values = match args.values {
         None => None,
         Some(check) => match compare_values(&repos, check, args.json, context).await? {
@@ -100,27 +98,16 @@ pub(crate) async fn run(args: &DiffArgs, context: &CommandContext) -> CommandRes
             Err(status) => return Ok(status.max(ExitStatus::Usage)),
         },
     };
-    let document = DiffDocument { diff: &diff, values: values.as_ref() };
+    let diff = Diff::new(before, after, args.ignore_shards).with_values(values);
     if args.json {
-        print_json(&document)?;
+        print_json(&diff)?;
     } else {
-        Page::print(|page| write(page, &document))?;
+        Page::print(|page| write(page, &diff))?;
     }
     for (source, weights) in &sides {
         context.warn(source, &weights.report().findings);
     }
-    let is_same = diff.is_empty() && values.as_ref().is_none_or(ValueDiff::is_empty);
-    Ok(if is_same { ExitStatus::Success } else { ExitStatus::CheckFailed })
-}
-
-/// The differences as JSON.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Diff"))]
-pub(crate) struct DiffDocument<'a> {
-    #[serde(flatten)]
-    diff: &'a Diff,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<&'a ValueDiff>,
+    Ok(if diff.is_empty() { ExitStatus::Success } else { ExitStatus::CheckFailed })
 }
 
 /// Compares the values of two sources. Returns the exit status if one of them cannot be read.
@@ -149,38 +136,62 @@ async fn compare_values(
     }
 }
 
-/// Describes the comparison of values in one line.
+/// Answers in one line whether two models have the same values. Only if all tensors of both are compared, they can be the
+/// same.
 fn value_summary(values: &ValueDiff) -> String {
-    let equal = values.identical + values.same;
-    let compared = equal + values.differing.len() as u64;
-    let unchecked = match values.unchecked {
-        0 => String::new(),
-        count => format!(", without {}", counted(count, "tensor")),
-    };
-    let part = match values.check {
-        ValueCheck::All => unchecked,
-        _ if values.bytes_compared == 0 => unchecked,
-        _ => {
-            #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-            let share = 200.0 * values.bytes_compared as f64 / values.bytes_total.max(1) as f64;
-            format!(" in a sample of {share:.2} %{unchecked}")
-        }
-    };
-    let names = values.differing.iter().map(|found| escape(&found.tensor));
-    match values.differing.len() as u64 {
-        0 if compared == 0 => "no tensor of the same name, dtype and shape to compare".to_owned(),
-        0 if values.same == 0 => {
-            format!("{GREEN}same bytes{GREEN:#} in {}{part}", counted(equal, "tensor"))
-        }
-        0 => {
-            format!("{GREEN}same weights{GREEN:#}, other files: {}{part}", counted(equal, "tensor"))
-        }
-        all if all == compared => format!("all {} differ{part}", counted(all, "tensor")),
-        some => {
-            let names = joined(names, MAX_DIFFERING);
-            format!("{} of {} differ{part}: {names}", thousands(some), counted(compared, "tensor"))
-        }
+    let (equal, some) = (values.identical + values.same, values.differing.len() as u64);
+    let rest = not_compared(values);
+    if equal + some == 0 {
+        return match rest.split_once(' ') {
+            Some((count, rest)) => format!(
+                "no values were compared: {count} {} {rest}",
+                if count == "1" { "tensor" } else { "tensors" }
+            ),
+            None => "no values were compared: there are no tensors".to_owned(),
+        };
     }
+    let all = equal + some + values.unchecked + values.other_shape + values.unmatched;
+    let (all, part) = (counted(all, "tensor"), compared_part(values));
+    if rest.is_empty() && values.same + some == 0 {
+        return format!("{GREEN}same bytes{GREEN:#} in {all}{part}");
+    }
+    if rest.is_empty() && some == 0 {
+        return format!("{GREEN}same weights{GREEN:#}, other files: {all}{part}");
+    }
+    if rest.is_empty() && equal == 0 && some > 1 {
+        return format!("all {all} differ{part}");
+    }
+    let end = if rest.is_empty() { rest } else { format!("; {rest}") };
+    if some == 0 {
+        let verb = if equal == 1 { "is" } else { "are" };
+        return format!("{} of {all} {verb} the same{part}{end}", thousands(equal));
+    }
+    let names = joined(values.differing.iter().map(|found| escape(&found.tensor)), MAX_DIFFERING);
+    let verb = if some == 1 { "differs" } else { "differ" };
+    format!("{} of {all} {verb}{part}: {names}{end}", thousands(some))
+}
+
+/// Describes the part of the values that a sample read.
+fn compared_part(values: &ValueDiff) -> String {
+    if matches!(values.check, ValueCheck::All) || values.bytes_compared == 0 {
+        return String::new();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a share for people")]
+    let share = 200.0 * values.bytes_compared as f64 / values.bytes_total.max(1) as f64;
+    format!(" in a sample of {share:.2} %")
+}
+
+/// Lists the tensors whose values were not compared; empty if all were.
+fn not_compared(values: &ValueDiff) -> String {
+    let counts = [
+        (values.other_shape, "of another dtype or shape"),
+        (values.unmatched, "of one model only"),
+        (values.unchecked, "left out"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<_> =
+        counts.map(|(count, kind)| format!("{} {kind}", thousands(*count))).collect();
+    counts.join(", ")
 }
 
 /// Writes the tensors whose values differ.
@@ -212,9 +223,8 @@ fn write_values(page: &mut Page<'_>, values: &ValueDiff) -> io::Result<()> {
     }
 }
 
-fn write(page: &mut Page<'_>, document: &DiffDocument<'_>) -> io::Result<()> {
-    let diff = document.diff;
-    if let Some(values) = document.values {
+fn write(page: &mut Page<'_>, diff: &Diff) -> io::Result<()> {
+    if let Some(values) = &diff.values {
         page.line(&value_summary(values))?;
     }
     write_side(page, "before", &diff.before)?;
@@ -225,10 +235,10 @@ fn write(page: &mut Page<'_>, document: &DiffDocument<'_>) -> io::Result<()> {
     writeln!(page.out)?;
     write_matches(page, diff)?;
     write_totals(page, diff)?;
-    if let Some(values) = document.values {
+    if let Some(values) = &diff.values {
         write_values(page, values)?;
     }
-    page.line(&summary(diff, document.values.is_some()))
+    page.line(&summary(diff))
 }
 
 /// Writes the renamed prefix and the quantized modules.
@@ -373,18 +383,24 @@ fn change(before: u64, after: u64, format: fn(u64) -> String) -> String {
     }
 }
 
-fn summary(diff: &Diff, has_values: bool) -> String {
+fn summary(diff: &Diff) -> String {
     let unchanged = counted(diff.unchanged, "tensor");
-    let values = if has_values { "" } else { "; values are not compared" };
-    if diff.is_empty() && has_values {
-        return format!("no other differences in {unchanged}");
+    let is_compared =
+        |values: &ValueDiff| values.identical + values.same > 0 || !values.differing.is_empty();
+    let has_values = diff.values.as_ref().is_some_and(is_compared);
+    let note = if has_values { "" } else { "; values are not compared" };
+    if diff.has_same_tensors() && diff.values.is_some() {
+        return format!("no other differences in {unchanged}{note}");
     }
-    if diff.is_empty() {
-        return format!("{GREEN}no differences{GREEN:#} in {unchanged}{values}");
+    if diff.has_same_tensors() {
+        return format!("{GREEN}no differences{GREEN:#} in {unchanged}{note}");
     }
-    let counts = CHANGES.iter().map(|(kind, name, ..)| (diff.count(*kind), name));
+    let counts = CHANGES.iter().map(|(kind, name, ..)| (diff.count(*kind), *name));
+    let renamed = diff.renamed.as_ref().map_or(0, |renamed| renamed.tensors);
+    let quantized = diff.quantized.as_ref().map_or(0, |quantized| quantized.quantized);
+    let counts = counts.chain([(renamed, "renamed"), (quantized, "quantized")]);
     let counts = counts.filter(|(count, _)| *count > 0);
     let counts: Vec<_> =
         counts.map(|(count, name)| format!("{} {name}", thousands(count))).collect();
-    format!("{}; {unchanged} unchanged{values}", counts.join(", "))
+    format!("{}; {unchanged} unchanged{note}", counts.join(", "))
 }

@@ -205,13 +205,13 @@ pub(crate) fn message_with_causes(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use hf_meta::{CountReport, VerifyReport, Weights};
+    use hf_meta_count::results::diff::Diff;
     use hf_meta_count::results::metadata::MetadataDocument;
     use schemars::JsonSchema;
     use schemars::generate::SchemaSettings;
 
     use super::*;
     use crate::against::AgainstDocument;
-    use crate::diff::DiffDocument;
     use crate::get::PlanDocument;
 
     /// The documents of the command.
@@ -222,7 +222,7 @@ mod tests {
         Checkpoint(Box<Weights>),
         Summary(Box<CountReport>),
         Verification(VerifyReport),
-        Difference(Box<DiffDocument<'static>>),
+        Difference(Box<Diff>),
         Metadata(MetadataDocument<'static>),
         Plan(PlanDocument<'static>),
         Files(AgainstDocument<'static>),

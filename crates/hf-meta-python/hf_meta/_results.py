@@ -500,7 +500,7 @@ class Diff:
     _json: str = field(default="", repr=False, compare=False)
 
     def __bool__(self) -> bool:
-        return not self.equal or bool(self.values and self.values["differing"])
+        return not self.equal
 
     def to_json(self) -> str:
         """Returns the JSON that `hf-meta diff --json` prints."""

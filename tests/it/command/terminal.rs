@@ -250,7 +250,8 @@ fn an_interrupted_list_says_what_is_kept() {
     let cache = tempfile::tempdir().unwrap();
     let cached = [("HF_META_CACHE", cache.path().to_str().unwrap())];
     for (args, variables, kept) in [
-        ("org/a org/b", &[][..], "none are kept"),
+        ("org/a org/b", &[][..], "nothing was printed"),
+        ("diff org/a org/b", &[], "nothing was printed"),
         ("org/a org/b", &cached, "a second run reads them from the cache"),
         ("org/a org/b --format csv", &[], "those printed so far are complete"),
     ] {

@@ -74,7 +74,7 @@ fn files_are_compared_by_size_and_hash() {
         "missing: unet/model.safetensors",
         "extra: notes.txt",
         "not the same as org/model at commit ",
-        "to replace them: hf download org/model --revision ",
+        "to replace them: hf download org/model config.json model.safetensors unet/model.safetensors --revision ",
     ];
     for line in expected {
         assert!(failed.stdout.contains(line), "{line}\n{}", failed.stdout);
@@ -148,4 +148,197 @@ fn failures_have_their_exit_code() {
     hub.inject(|_, _| Some(Fault::Status(500, vec![])));
     let failed = run(&hub, &["verify", &local, "--against", "org/model", "--retries", "0"]);
     assert_eq!(failed.code, 3, "{}", failed.stderr);
+}
+
+/// A comparison of nothing must not look like one without differences.
+#[test]
+fn a_comparison_of_no_file_is_an_error() {
+    let hidden = Repo::new("org/hidden").file(".gitattributes", File::from_bytes("hidden"));
+    let (hub, folder) = (hub(), tempfile::tempdir().unwrap());
+    let other_hub = LocalHub::start([hidden]).unwrap();
+    let local = format!("{}/", text(folder.path()));
+    write_files(folder.path());
+    fs::write(folder.path().join("other.bin"), "mine").unwrap();
+    let list = text(&folder.path().join("list.json"));
+    fs::write(&list, r#"{"source":"org/model","files":[]}"#).unwrap();
+    let other = format!("{local}other.bin");
+    let list_of_folder = text(&folder.path().join("folder.json"));
+    let cases: [(&LocalHub, &[&str], i32, &str); 7] = [
+        (&hub, &[&local, "--against", "hf://org/model/none"], 1, "`org/model/none` not found"),
+        (&hub, &[&local, "--against", "org/model:Q4_K_M"], 1, "`org/model/Q4_K_M` not found"),
+        (&hub, &[&other, "--against", "org/model"], 1, "`org/model/other.bin` not found"),
+        (&hub, &[&other, "--against", "hf://org/model/none.bin"], 1, "none.bin` not found"),
+        (&hub, &["hf://org/model/none", "--manifest", &list_of_folder], 1, "none` not found"),
+        (&other_hub, &[&local, "--against", "org/hidden"], 1, "no file to compare"),
+        (&hub, &[&local, "--manifest", &list], 2, "list.json` lists no file to compare"),
+    ];
+    for (hub, args, code, message) in cases {
+        let failed = run(hub, &[&["verify"], args].concat());
+        assert_eq!((failed.code, &*failed.stdout), (code, ""), "{args:?}: {}", failed.stderr);
+        assert!(failed.stderr.contains(message), "{args:?}: {}", failed.stderr);
+    }
+    assert!(!Path::new(&list_of_folder).exists());
+    let json = run(&hub, &["verify", &local, "--json", "--against", "hf://org/model/none"]);
+    let document: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((json.code, &document["error"]["code"]), (1, &"fileNotFound".into()));
+    assert_eq!(document.get("equal"), None);
+}
+
+/// The path of a repository may be the file itself.
+#[test]
+fn a_file_is_compared_with_a_file() {
+    let (hub, folder) = (hub(), tempfile::tempdir().unwrap());
+    write_files(folder.path());
+    let [local, unet] = ["", "unet/"].map(|below| format!("{}/{below}", text(folder.path())));
+    fs::write(folder.path().join("renamed"), "other weights").unwrap();
+    let [file, renamed] = [format!("{unet}model.safetensors"), format!("{local}renamed")];
+    let against = ["--against", "hf://org/model/unet/model.safetensors"];
+    for path in [&file, &unet, &renamed] {
+        let same = run(&hub, &[&["verify", path], &against[..]].concat()).data();
+        assert!(same.contains("same: 1 file, 13 B,") && !same.contains("extra"), "{same}");
+    }
+    let other = run(&hub, &[&["verify", &local], &against[..]].concat());
+    assert!(other.stdout.contains("differs: model.safetensors: 11 bytes"), "{}", other.stdout);
+    fs::remove_file(&file).unwrap();
+    let missing = run(&hub, &[&["verify", &unet], &against[..]].concat());
+    assert_eq!(missing.code, 1, "{}", missing.stderr);
+    assert!(missing.stdout.contains("missing: model.safetensors"), "{}", missing.stdout);
+}
+
+/// An option that has no effect would make a wrong result look right.
+#[test]
+fn the_revision_selects_the_files_and_other_options_are_refused() {
+    let (old, new) = ("1".repeat(40), "2".repeat(40));
+    let file = |text: &'static str| {
+        let hash = hex(Sha1::digest(format!("blob {}\0{text}", text.len())));
+        File::from_bytes(text).hash(&hash)
+    };
+    let repo = Repo::new("org/versions").commit(&new).file("config.json", file("{}"));
+    let repo = repo.commit(&old).file("config.json", file("[]")).revision("v1", &old);
+    let hub = LocalHub::start([repo.revision("main", &new)]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local = format!("{}/", text(folder.path()));
+    fs::write(folder.path().join("config.json"), "[]").unwrap();
+    let list = text(&folder.path().join(".list.json"));
+    let verify = |args: &[&str]| run(&hub, &[&["verify", &local], args].concat());
+    let same = verify(&["--against", "org/versions@main", "--revision", "v1"]).data();
+    let line = format!("as in org/versions@v1 at commit {old}; 1 by Git hash\n");
+    assert!(same.ends_with(&line), "{same}");
+    assert_eq!(verify(&["--against", "org/versions"]).code, 1);
+    assert_eq!(verify(&["--against", "org/versions@v1", "--revision", "main"]).code, 1);
+    let unknown = verify(&["--against", "org/versions", "--revision", "nope"]);
+    assert_eq!((unknown.code, &*unknown.stdout), (3, ""), "{}", unknown.stderr);
+    run(&hub, &["verify", "org/versions", "-r", "v1", "--manifest", &list]).data();
+    let with_list = verify(&["--manifest", &list, "--revision", "main"]);
+    assert_eq!((with_list.code, &*with_list.stdout), (2, ""), "{}", with_list.stderr);
+    for option in ["--path=unet", "--values", "--weights=gguf", "--engine=vllm", "--strict"] {
+        for comparison in [["--against", "org/versions"], ["--manifest", &list]] {
+            let refused = verify(&[&[option], &comparison[..]].concat());
+            assert_eq!((refused.code, &*refused.stdout), (2, ""), "{option}");
+            assert!(refused.stderr.contains("cannot be used with"), "{}", refused.stderr);
+        }
+    }
+}
+
+/// `hf download` takes the name of a repository, writes the path of a file below its folder, and keeps a file whose time
+/// has not changed, unless it is forced.
+#[test]
+fn the_advice_is_a_command_that_replaces_the_files() {
+    let (hub, folder) = (hub(), tempfile::tempdir().unwrap());
+    write_files(folder.path());
+    let root = text(folder.path());
+    let [unet, file] = [format!("{root}/unet/"), format!("{root}/unet/model.safetensors")];
+    let advice = |args: &[&str]| {
+        let failed = run(&hub, &[&["verify"], args].concat());
+        assert_eq!(failed.code, 1, "{}", failed.stderr);
+        failed.stdout.lines().last().unwrap().to_owned()
+    };
+    let commit = run(&hub, &["verify", &format!("{root}/"), "--against", "org/model"]).data();
+    let commit = commit.split("at commit ").nth(1).unwrap().split(';').next().unwrap().to_owned();
+    fs::write(&file, "wrong").unwrap();
+    let start = format!("hf download org/model unet/model.safetensors --revision {commit}");
+    let forced = format!("to replace them: {start} --force-download --local-dir {root}");
+    let of_file = "hf://org/model/unet/model.safetensors";
+    assert_eq!(advice(&[&format!("{root}/"), "--against", "org/model"]), forced);
+    assert_eq!(advice(&[&unet, "--against", "hf://org/model/unet"]), forced);
+    assert_eq!(advice(&[&file, "--against", of_file]), forced);
+    // A folder of another name is not where a download writes.
+    fs::rename(&unet, format!("{root}/other dir")).unwrap();
+    let copied = advice(&[&format!("{root}/other dir/"), "--against", "hf://org/model/unet"]);
+    let text = "to replace them, copy them from the folder that this command prints:";
+    assert_eq!(copied, format!("{text} {start}"));
+    let missing = advice(&[&format!("{root}/"), "--against", "org/model"]);
+    assert_eq!(missing, format!("to replace them: {start} --local-dir {root}"));
+    let cached = format!("{root}/models--org--model/snapshots/{commit}");
+    fs::create_dir_all(&cached).unwrap();
+    write_files(Path::new(&cached));
+    fs::write(format!("{cached}/config.json"), "[]").unwrap();
+    let cached = advice(&[&cached, "--against", "org/model"]);
+    assert!(cached.ends_with(&format!(" --force-download --cache-dir {root}")), "{cached}");
+    let odd = format!("{root}/other dir/");
+    assert!(advice(&[&odd, "--against", "org/model"]).ends_with(&format!("'{root}/other dir'")));
+}
+
+/// A folder of a cache may consist of links.
+#[cfg(unix)]
+#[test]
+fn the_files_of_a_linked_folder_are_not_extra() {
+    let (hub, folder) = (hub(), tempfile::tempdir().unwrap());
+    let local = folder.path().join("model");
+    fs::create_dir(&local).unwrap();
+    write_files(&local);
+    fs::rename(local.join("unet"), folder.path().join("elsewhere")).unwrap();
+    let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, local.join(name));
+    link("../elsewhere", "unet").unwrap();
+    let against =
+        || run(&hub, &["verify", &format!("{}/", text(&local)), "--against", "org/model"]);
+    let same = against().data();
+    assert!(same.contains("same: 3 files") && !same.contains("extra"), "{same}");
+    fs::write(folder.path().join("elsewhere/notes"), "mine").unwrap();
+    // A link to a folder without listed files is not followed, and neither is a loop.
+    link("..", "loop").unwrap();
+    link("..", "unet/loop").unwrap();
+    let extra = against().data();
+    let lines: Vec<_> = extra.lines().filter(|line| line.starts_with("extra")).collect();
+    assert_eq!(lines, ["extra: loop", "extra: unet/loop", "extra: unet/notes"]);
+}
+
+#[test]
+fn a_folder_without_a_slash_is_explained_and_a_list_is_not_replaced() {
+    let (hub, folder) = (hub(), tempfile::tempdir().unwrap());
+    let local = folder.path().join("org/model");
+    fs::create_dir_all(&local).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = hf_meta(hub.endpoint());
+        CommandOutput::new(command.current_dir(folder.path()).arg("verify").args(args))
+    };
+    let against = run(&["org/model", "--against", "org/model"]);
+    assert_eq!(against.code, 2, "{}", against.stderr);
+    assert!(against.stderr.contains("for the local folder, use ./org/model"), "{}", against.stderr);
+    let list = folder.path().join("list.json");
+    fs::write(&list, "mine").unwrap();
+    let manifest = run(&["org/model", "--manifest", "list.json"]);
+    assert_eq!((manifest.code, &*manifest.stdout), (2, ""), "{}", manifest.stderr);
+    for text in ["`list.json` exists", "for the local folder, use ./org/model"] {
+        assert!(manifest.stderr.contains(text), "{}", manifest.stderr);
+    }
+    assert_eq!(fs::read_to_string(&list).unwrap(), "mine");
+    assert_eq!(hub.log().len(), 0);
+}
+
+#[test]
+fn a_quiet_comparison_prints_only_differences() {
+    let (hub, folder) = (hub(), tempfile::tempdir().unwrap());
+    write_files(folder.path());
+    let local = format!("{}/", text(folder.path()));
+    let quiet = || run(&hub, &["verify", "-q", &local, "--against", "org/model"]);
+    assert_eq!(quiet().data(), "");
+    fs::write(folder.path().join("config.json"), "x").unwrap();
+    let failed = quiet();
+    assert_eq!(failed.code, 1);
+    for text in
+        ["config.json: 1 byte instead of 2", "1 differing, 0 missing, 0 extra; same: 2 files, 24 B"]
+    {
+        assert!(failed.stdout.contains(text), "{}", failed.stdout);
+    }
 }

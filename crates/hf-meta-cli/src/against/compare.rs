@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hf_meta::{Manifest, ManifestFile};
-use hf_meta_count::results::text::{bytes, duration};
+use hf_meta::ManifestFile;
+use hf_meta_count::results::text::{bytes, counted, duration, thousands};
 use serde::Serialize;
 
 use super::hash::{Method, check};
+use super::select::{SelectedFile, Selection};
 use crate::exit::failed_to;
 use crate::stderr::lock;
 
@@ -115,52 +116,32 @@ impl HashProgress {
     }
 }
 
-/// Compares a folder, or the file at `local`, with the files of a list below `folder`.
+/// Compares local files with a list.
 pub(super) fn compare(
-    local: &Path,
-    manifest: &Manifest,
-    folder: Option<&str>,
+    selection: &Selection<'_>,
     progress: &HashProgress,
 ) -> io::Result<Comparison> {
-    let metadata = fs::metadata(local);
-    let is_folder = metadata.map_err(failed_to(format!("read `{}`", local.display())))?.is_dir();
-    let file_name = local.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    // The listed files with their paths in the local folder.
-    let relative = |file: &ManifestFile| {
-        let path = file.path.as_str().to_owned();
-        match folder {
-            None => Some(path),
-            Some(folder) => path.strip_prefix(folder)?.strip_prefix('/').map(str::to_owned),
-        }
-    };
-    let listed = manifest.files.iter().filter_map(|file| Some((relative(file)?, file)));
-    let is_compared = |(path, _): &(String, &ManifestFile)| {
-        if is_folder { !is_hidden(path) } else { path == file_name }
-    };
-    let listed: Vec<_> = listed.filter(is_compared).collect();
     let mut comparison = Comparison::default();
     let mut present = Vec::new();
-    for (path, file) in &listed {
-        let place = if is_folder { local.join(path) } else { local.to_owned() };
-        match size(&place)? {
+    for selected in &selection.files {
+        let SelectedFile { path, file, place } = selected;
+        match size(place)? {
             None => comparison.missing.push(path.clone()),
             Some(found) if found == file.size => {
                 progress.total.fetch_add(found, Ordering::Relaxed);
-                present.push((path, *file, place));
+                present.push(selected);
             }
             Some(found) => {
-                let reason = format!("{found} bytes instead of {}", file.size);
+                let (found, expected) = (counted(found, "byte"), thousands(file.size));
+                let reason = format!("{found} instead of {expected}");
                 comparison.differing.push(Difference { path: path.clone(), reason });
             }
         }
     }
     hash_all(&present, progress, &mut comparison)?;
-    if is_folder {
-        let known: BTreeSet<_> = listed.iter().map(|(path, _)| path.as_str()).collect();
-        comparison.extra = local_files(local)?;
-        comparison.extra.retain(|path| !known.contains(path.as_str()));
-    } else if listed.is_empty() {
-        comparison.missing.push(file_name.to_owned());
+    if let (Some(folder), true) = (&selection.folder, selection.is_whole_folder) {
+        let known = selection.files.iter().map(|file| &*file.path).collect();
+        comparison.extra = extra_files(folder, &known)?;
     }
     Ok(comparison)
 }
@@ -176,12 +157,9 @@ fn size(path: &Path) -> io::Result<Option<u64>> {
     }
 }
 
-/// A file to hash: its path, its entry, and its place on the disk.
-type Present<'a> = (&'a String, &'a ManifestFile, PathBuf);
-
 /// Hashes files on several threads, and adds the results in the order of the files.
 fn hash_all(
-    files: &[Present<'_>],
+    files: &[&SelectedFile<'_>],
     progress: &HashProgress,
     comparison: &mut Comparison,
 ) -> io::Result<()> {
@@ -189,7 +167,7 @@ fn hash_all(
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some((_, file, place)) = files.get(at) else { break };
+            let Some(SelectedFile { file, place, .. }) = files.get(at) else { break };
             let read = |bytes| {
                 progress.done.fetch_add(bytes, Ordering::Relaxed);
             };
@@ -211,7 +189,7 @@ fn hash_all(
     let mut results = results.into_inner().unwrap_or_default();
     results.sort_by_key(|(at, _)| *at);
     for (at, found) in results {
-        let (path, file, place) = &files[at];
+        let SelectedFile { path, file, place } = files[at];
         let (method, other) = found.map_err(failed_to(format!("read `{}`", place.display())))?;
         *match method {
             Method::Sha256 => &mut comparison.by_sha256,
@@ -223,14 +201,9 @@ fn hash_all(
     Ok(())
 }
 
-/// Returns whether a path has a segment that begins with a dot.
-fn is_hidden(path: &str) -> bool {
-    path.split('/').any(|segment| segment.starts_with('.'))
-}
-
-/// Returns the paths of all files of a folder, except hidden ones. Links to folders are not followed: they could form a
-/// loop.
-fn local_files(folder: &Path) -> io::Result<Vec<String>> {
+/// Returns the paths of all files of a folder that are not known, except hidden ones. A link to a folder is followed only
+/// on the way to a known file: others could form a loop.
+fn extra_files(folder: &Path, known: &BTreeSet<&str>) -> io::Result<Vec<String>> {
     let (mut files, mut folders, mut seen) = (Vec::new(), vec![String::new()], 0);
     while let Some(below) = folders.pop() {
         let path = folder.join(&below);
@@ -247,13 +220,22 @@ fn local_files(folder: &Path) -> io::Result<Vec<String>> {
                 continue;
             }
             let path = if below.is_empty() { name } else { format!("{below}/{name}") };
-            if entry.file_type().map_err(failed())?.is_dir() {
+            let kind = entry.file_type().map_err(failed())?;
+            let is_linked =
+                || kind.is_symlink() && is_above_known(&path, known) && entry.path().is_dir();
+            if kind.is_dir() || is_linked() {
                 folders.push(path);
-            } else {
+            } else if !known.contains(&*path) {
                 files.push(path);
             }
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// Returns whether a known file is below a path.
+fn is_above_known(path: &str, known: &BTreeSet<&str>) -> bool {
+    let start = format!("{path}/");
+    known.range(&*start..).next().is_some_and(|first| first.starts_with(&start))
 }

@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::count::names::pattern::{NamePattern, common_name, compare_parts, parts};
 use crate::count::{is_packed_weight, module_of};
-use crate::results::{CountReport, Weights};
+use crate::results::{CountReport, ValueDiff, Weights};
 use hf_meta_format::base::sort::{Ordered, sort_by};
 use hf_meta_format::formats::pytorch::PickleSummary;
 use hf_meta_format::formats::{Dtype, RepoPath};
 
-/// The differences between the tensors of two checkpoints: their names, dtypes, shapes and shards. Values are not
-/// compared, because only headers are read.
+/// The differences between the tensors of two checkpoints: their names, dtypes, shapes and shards. Values are compared
+/// separately, because only headers are read; see [`Diff::with_values`].
 ///
 /// ```
 /// use hf_meta_count::count::Configs;
@@ -50,6 +50,8 @@ pub struct Diff {
     pub quantized: Option<QuantizedLinear>,
     /// The number of tensors that do not differ.
     pub unchanged: u64,
+    /// The comparison of the values, if they were compared.
+    pub values: Option<ValueDiff>,
 }
 
 /// A tensor that differs between two checkpoints.
@@ -124,11 +126,22 @@ impl Diff {
             }
         }
         let [before, after] = [before, after].map(|weights| weights.report().clone());
-        Self { before, after, changes, renamed, quantized, unchanged }
+        Self { before, after, changes, renamed, quantized, unchanged, values: None }
     }
 
-    /// Returns whether there are no differences.
+    /// Adds a comparison of the values.
+    #[must_use]
+    pub fn with_values(self, values: Option<ValueDiff>) -> Self {
+        Self { values, ..self }
+    }
+
+    /// Returns whether no differences were found, neither of tensors nor of values.
     pub fn is_empty(&self) -> bool {
+        self.has_same_tensors() && self.values.as_ref().is_none_or(ValueDiff::is_empty)
+    }
+
+    /// Returns whether the tensors have no differences, apart from their values.
+    pub fn has_same_tensors(&self) -> bool {
         self.changes.is_empty() && self.renamed.is_none() && self.quantized.is_none()
     }
 

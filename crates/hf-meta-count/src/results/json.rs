@@ -193,6 +193,7 @@ serialize_as_objects! {
         "renamed" ? &diff.renamed,
         "quantized" ? &diff.quantized,
         "changes": diff.changes,
+        "values" ? &diff.values,
     }
 
     DiffSide<'_>, side {

@@ -17,6 +17,7 @@ mod severity;
 #[doc(hidden)]
 pub mod text;
 pub mod tree;
+mod value_diff;
 mod values;
 mod verified;
 
@@ -34,6 +35,7 @@ pub(crate) use self::loader::StatedLoader;
 pub use self::mismatch::{Mismatch, MismatchKind};
 pub use self::plan::{Plan, RangeRequest};
 pub use self::severity::Severity;
+pub use self::value_diff::{TensorDifference, ValueDiff};
 pub use self::values::{ValueCheck, ValueReport};
 pub use self::verified::{
     ConfigCheck, DEFAULT_HEADERS_LIMIT, ParameterSources, VerifiedSet, VerifyReport, is_complete,

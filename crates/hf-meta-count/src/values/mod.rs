@@ -8,6 +8,6 @@ mod number_format;
 mod sample;
 mod scanner;
 
-pub use self::difference::{DifferenceScanner, TensorDifference, ValueDiff};
+pub use self::difference::DifferenceScanner;
 pub use self::sample::{SampleLimits, sample_blocks};
 pub use self::scanner::{ValueScanner, is_scannable};

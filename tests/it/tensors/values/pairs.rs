@@ -99,26 +99,28 @@ fn two_models_are_compared_by_content() {
     let hub = pairs();
     let versions = run(&hub, &["diff", "--values=all", "org/versions@v1", "org/versions@v2"]);
     assert_eq!(versions.code, 1, "{}", versions.stderr);
-    let line = "1 of 4 tensors differ: first.weight_scale\n";
+    let line = "1 of 4 tensors differs: first.weight_scale\n";
     assert!(versions.stdout.starts_with(line), "{}", versions.stdout);
     let resharded = ["diff", "--values", "--ignore-shards", "org/base", "org/resharded"];
     assert_eq!(run(&hub, &resharded).code, 0);
     let cases = [
         ("org/versions@v1", 0, "same weights, other files: 4 tensors in a sample of 1.5"),
-        ("org/merged", 1, "1 of 4 tensors differ in a sample of 1.59 %: second.weight\n"),
+        ("org/merged", 1, "1 of 4 tensors differs in a sample of 1.59 %: second.weight\n"),
         ("org/resharded", 1, "same weights, other files: 4 tensors in a sample of 1.5"),
-        ("org/bf16", 1, "no tensor of the same name, dtype and shape to compare"),
+        ("org/bf16", 1, "no values were compared: 4 tensors of another dtype or shape\n"),
         ("org/copy", 0, "same bytes in 4 tensors"),
         ("org/resaved", 0, "same weights, other files: 4 tensors in a sample of 1.5"),
         ("org/tuned", 1, "all 4 tensors differ in a sample of 1.5"),
-        ("org/one", 1, "1 of 4 tensors differ in a sample of 1.5"),
-        ("org/other", 1, "no tensor of the same name, dtype and shape to compare"),
+        ("org/one", 1, "1 of 4 tensors differs in a sample of 1.5"),
+        ("org/other", 1, "no values were compared: 5 tensors of one model only\n"),
     ];
     for (other, code, first) in cases {
         let found = run(&hub, &["diff", "--values", "org/base", other]);
         assert_eq!(found.code, code, "{other}: {}", found.stdout);
         assert!(found.stdout.starts_with(first), "{other}: {}", found.stdout);
-        assert!(!found.stdout.contains("values are not compared"), "{other}: {}", found.stdout);
+        let is_compared = !first.starts_with("no values");
+        let has_note = found.stdout.ends_with("; values are not compared\n");
+        assert_eq!(has_note, !is_compared, "{other}: {}", found.stdout);
     }
     let one = run(&hub, &["diff", "--values=all", "org/base", "org/one", "--json"]);
     let json: Value = serde_json::from_str(&one.stdout).unwrap();
@@ -159,9 +161,9 @@ fn tensors_that_are_not_ranges_are_left_out_of_a_comparison() {
     .unwrap();
     let [one, other] = [folder("one", "overlap.bin"), folder("other", "overlap.bin")];
     let cases = [
-        ([&*one, &*other], 0, "same weights, other files: 1 tensor, without 2 tensors\n"),
+        ([&*one, &*other], 0, "1 of 3 tensors is the same; 2 left out\n"),
         (["org/overlap", "org/copy"], 0, "same bytes in 3 tensors\n"),
-        (["org/overlap", "org/one"], 1, "no tensor of the same name, dtype and shape to compare\n"),
+        (["org/overlap", "org/one"], 1, "no values were compared: 4 tensors of one model only\n"),
     ];
     for ([before, after], code, first) in cases {
         let found = run(&hub, &["diff", "--values=all", before, after]);
@@ -182,4 +184,97 @@ async fn nothing_is_read_of_files_with_equal_hashes() {
         .unwrap();
     assert_eq!((diff.identical, diff.same, diff.bytes_compared), (4, 0, 0));
     assert!(client.stats().bytes_read < 10_000);
+}
+
+/// The first line must not claim that models are the same if one of them lacks a tensor, or has another dtype.
+#[test]
+fn the_first_line_covers_all_tensors_and_the_document_agrees_with_the_status() {
+    let file = |tensors: &[(&str, Dtype, &[usize])]| {
+        File::from_bytes(crate::tensors::write_file(tensors))
+            .hash(&hex(Sha256::digest(crate::tensors::write_file(tensors))))
+    };
+    let repo = |name: &str, tensors: &[(&str, Dtype, &[usize])]| {
+        Repo::new(name).file("model.safetensors", file(tensors))
+    };
+    let (a, b) = (("a.x.w", Dtype::F32, &[4, 4][..]), ("a.y.w", Dtype::F32, &[4, 4][..]));
+    let c = ("c", Dtype::F32, &[4][..]);
+    let hub = LocalHub::start([
+        repo("org/all", &[a, b, c]),
+        repo("org/part", &[a]),
+        repo("org/half", &[(a.0, Dtype::F16, a.2), (b.0, Dtype::F16, b.2), c]),
+        repo("org/prefix", &[("z.x.w", a.1, a.2), ("z.y.w", b.1, b.2)]),
+        repo("org/two", &[a, b]),
+    ])
+    .unwrap();
+    let cases = [
+        (
+            "org/all",
+            "org/part",
+            "1 of 3 tensors is the same in a sample of 100.00 %; 2 of one model only\n",
+        ),
+        (
+            "org/part",
+            "org/all",
+            "1 of 3 tensors is the same in a sample of 100.00 %; 2 of one model only\n",
+        ),
+        (
+            "org/all",
+            "org/half",
+            "1 of 3 tensors is the same in a sample of 100.00 %; 2 of another dtype or shape\n",
+        ),
+        ("org/two", "org/prefix", "no values were compared: 4 tensors of one model only\n"),
+    ];
+    for (before, after, first) in cases {
+        let found = run(&hub, &["diff", "--values", before, after]);
+        assert_eq!(found.code, 1, "{after}: {}", found.stderr);
+        assert!(found.stdout.starts_with(first), "{after}: {}", found.stdout);
+        let json = run(&hub, &["diff", "--values", before, after, "--json"]);
+        let json: Value = serde_json::from_str(&json.stdout).unwrap();
+        assert_eq!(json["equal"], false);
+    }
+    let renamed = run(&hub, &["diff", "--values", "org/two", "org/prefix"]).stdout;
+    let last = "2 renamed; 2 tensors unchanged; values are not compared";
+    assert_eq!(renamed.lines().last(), Some(last), "{renamed}");
+    let pairs = pairs();
+    for (other, code) in [("org/one", 1), ("org/resaved", 0), ("org/copy", 0)] {
+        let found = run(&pairs, &["diff", "--values", "--json", "org/base", other]);
+        let json: Value = serde_json::from_str(&found.stdout).unwrap();
+        assert_eq!((found.code, &json["equal"]), (code, &(code == 0).into()), "{other}");
+    }
+}
+
+/// Nothing is read of a file that is on both sides.
+#[test]
+fn a_local_file_is_the_same_as_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+    for folder in [&one, &other] {
+        fs::create_dir(folder).unwrap();
+        fs::write(folder.join("model.safetensors"), Values::new().file()).unwrap();
+    }
+    let hub = LocalHub::start([]).unwrap();
+    let [one, other] = [one, other].map(|folder| format!("{}/", folder.display()));
+    let (up, file) = (format!("{one}../one/"), format!("{one}model.safetensors"));
+    for same in [&one, &up, &file] {
+        let found = run(&hub, &["diff", "--values", &one, same]).stdout;
+        assert!(found.starts_with("same bytes in 4 tensors\n"), "{same}: {found}");
+    }
+    let found = run(&hub, &["diff", "--values=all", &one, &other]).stdout;
+    assert!(found.starts_with("same weights, other files: 4 tensors\n"), "{found}");
+}
+
+#[test]
+fn a_single_tensor_differs() {
+    let values = |value: f32| {
+        let bytes = value.to_le_bytes();
+        let view = safetensors::tensor::TensorView::new(Dtype::F32, vec![1], &bytes).unwrap();
+        File::from_bytes(safetensors::serialize([("w", view)], None).unwrap())
+    };
+    let hub = LocalHub::start([
+        Repo::new("org/1").file("model.safetensors", values(1.0)),
+        Repo::new("org/2").file("model.safetensors", values(2.0)),
+    ])
+    .unwrap();
+    let found = run(&hub, &["diff", "--values=all", "org/1", "org/2"]).stdout;
+    assert!(found.starts_with("1 of 1 tensor differs: w\n"), "{found}");
 }
