@@ -12,7 +12,7 @@ use hf_meta_count::results::CountReport;
 use hf_meta_count::results::diff::{
     ChangeGroup, ChangeKind, Diff, QuantizedLinear, RenamedPrefix, TensorChange, TensorState,
 };
-use hf_meta_count::results::text::{bytes, counted, escape, thousands};
+use hf_meta_count::results::text::{bytes, counted, escape, share, thousands};
 use serde::Serialize;
 
 use super::context::{CommandContext, SelectionArgs, Sources};
@@ -160,11 +160,11 @@ fn value_summary(values: &ValueDiff) -> String {
     let part = match values.check {
         ValueCheck::All => unchecked,
         _ if values.bytes_compared == 0 => unchecked,
-        _ => {
-            #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-            let share = 200.0 * values.bytes_compared as f64 / values.bytes_total.max(1) as f64;
-            format!(" in a sample of {share:.2} %{unchecked}")
-        }
+        // Each byte is in both models.
+        _ => match values.bytes_compared.saturating_mul(2) {
+            all if all == values.bytes_total => unchecked,
+            part => format!(" in a sample of {}{unchecked}", share(part, values.bytes_total)),
+        },
     };
     let names = values.differing.iter().map(|found| escape(&found.tensor));
     match values.differing.len() as u64 {
@@ -193,11 +193,7 @@ fn write_values(page: &mut Page<'_>, values: &ValueDiff) -> io::Result<()> {
     let table = Table::new()
         .text("values", |found: &&TensorDifference| escape(&found.tensor))
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
-        .number("differ", |found| {
-            #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-            let share = 100.0 * found.differing as f64 / found.compared.max(1) as f64;
-            format!("{share:.2} %")
-        })
+        .number("differ", |found| share(found.differing, found.compared))
         .optional_number("largest", move |found| number(found.largest))
         .optional_number("mean", move |found| number(found.mean));
     writeln!(page.out)?;
