@@ -24,10 +24,21 @@ const SCALES: [&str; 11] = [
 /// layouts of GPTQ and AWQ, too, and declares them as such (`export_to_autogptq/export.py`).
 const SIGNED_SCALES: [&str; 2] = ["scales", "_scales"];
 
-/// The last segments of the names of weights: of a layer, of a convolution in JAX, of weight normalization, and of stacked
-/// experts.
-const WEIGHTS: [&str; 10] =
-    ["weight", "_weight", "kernel", "proj", "_proj", "weight_v", "original1", "w1", "w2", "w3"];
+/// The last segments of the names of weights: of a layer, of JAX (`kernel` in Flax, `w` in Haiku), of weight normalization,
+/// and of stacked experts.
+const WEIGHTS: [&str; 11] = [
+    "weight",
+    "_weight",
+    "kernel",
+    "w",
+    "proj",
+    "_proj",
+    "weight_v",
+    "original1",
+    "w1",
+    "w2",
+    "w3",
+];
 
 /// The last segments of the names of other parameters.
 const PARAMETERS: [&str; 8] =

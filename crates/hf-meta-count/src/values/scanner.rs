@@ -301,6 +301,7 @@ mod tests {
             "conv.parametrizations.weight.original1",
             "params.dense.kernel",
             "params/dense/kernel",
+            "decoder/linear/w",
         ] {
             assert_eq!(reason(&with_zeros(0..0), name, shape), "", "{name}");
             assert!(reason(&[0.0; 4_096], name, shape).contains("only zeros: 4,096 of 4,096"));
