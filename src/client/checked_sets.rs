@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use hf_meta_count::results::{Finding, ValueCheck, bounded};
-use hf_meta_format::formats::{FileHeader, RepoPath};
+use hf_meta_format::formats::{Dtype, FileHeader, RepoPath};
 use hf_meta_format::metadata::ModelSpec;
 use hf_meta_format::read_plan::{PlanOptions, ReadPlan, StorageStarts, TensorSelection};
 
@@ -57,6 +57,14 @@ impl CheckedSets {
             }
         }
         self.ends.push(self.plan.tensors.len());
+    }
+
+    /// Returns whether a set contains weights of integers, or packed ones.
+    pub(super) fn have_integer_weights(&self) -> bool {
+        self.plan.tensors.iter().any(|tensor| match &*tensor.name {
+            name if name.ends_with("weight_packed") => tensor.dtype == Dtype::I32,
+            name => name.ends_with("weight") && tensor.dtype == Dtype::I8,
+        })
     }
 
     /// Starts the hash of the file that begins with a tensor. Returns `None` if nothing is stated about it, or if not all

@@ -17,7 +17,7 @@ use hf_meta_format::read_plan::{
 
 use super::model::Model;
 use super::tensors::{TensorChunk, TensorReader};
-use super::values::{MAX_GAP, MAX_SAMPLE_RANGE, SEED};
+use super::values::SEED;
 use crate::base::blocking::spawn_blocking_if_large;
 use crate::error::Error;
 use crate::hub::Source;
@@ -252,10 +252,10 @@ struct Side {
 
 impl Side {
     fn new(reader: TensorReader, parts: &[Part], check: ValueCheck) -> Result<Self, Error> {
-        let options = PlanOptions::default().max_gap(MAX_GAP);
+        let options = PlanOptions::default().max_gap(SampleLimits::MAX_GAP);
         let options = match check {
             ValueCheck::All => options,
-            _ => options.max_range(MAX_SAMPLE_RANGE),
+            _ => options.max_range(SampleLimits::MAX_RANGE),
         };
         let plan = reader.plan().parts(parts, &options);
         let plan = plan.map_err(|error| Error::InvalidOption {

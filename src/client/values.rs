@@ -10,7 +10,9 @@ use futures::stream::TryStreamExt;
 use hf_meta_count::results::{Finding, ValueCheck, ValueReport, bounded};
 use hf_meta_count::values::{SampleLimits, ValueScanner, is_scannable, sample_blocks};
 use hf_meta_format::formats::{FileHeader, RepoPath};
-use hf_meta_format::read_plan::{PlanOptions, ReadPlan, StorageStarts, TensorSelection};
+use hf_meta_format::read_plan::{
+    PlanOptions, PlannedTensor, ReadPlan, StorageStarts, TensorSelection,
+};
 
 use super::checked_sets::CheckedSets;
 use super::data_hash::DataHash;
@@ -24,12 +26,6 @@ use crate::hub::CommitSha;
 /// The seed of samples: a second check reads the same parts.
 pub(super) const SEED: u64 = 0;
 
-/// The maximum gap between parts of a sample in bytes. A longer one is not read.
-pub(super) const MAX_GAP: u64 = 8 << 10;
-
-/// The maximum length of a range of a sample in bytes. A longer one would leave memory for few others in flight.
-pub(super) const MAX_SAMPLE_RANGE: u64 = 1 << 20;
-
 /// The maximum number of findings that are kept while tensors are read.
 const MAX_FINDINGS: usize = 10_000;
 
@@ -37,9 +33,9 @@ impl Model {
     /// Reads values of the weights, and reports those that no computation survives: NaN and infinite numbers, matrices
     /// of zeros or of one number, and scales that are negative or zero.
     ///
-    /// A sample reads small tensors whole, and blocks of the others: at most 32 MB of any model. It can prove that a file
-    /// is corrupt, but never that it is not. If all values are read, the data of each file are also compared with the
-    /// hash that its metadata state.
+    /// A sample reads vectors, scales, routers and small matrices whole, and blocks of the others: at most 32 MB of any
+    /// model. It can prove that a file is corrupt, but never that it is not. If all values are read, the data of each file
+    /// are also compared with the hash that its metadata state.
     ///
     /// Checks the weights that [`Model::count`] reads; [`Verify::values`](super::Verify::values) checks those that a loader
     /// loads.
@@ -126,7 +122,7 @@ impl Model {
             let options = PlanOptions::default();
             let options = match check {
                 ValueCheck::All => options,
-                _ => options.max_gap(MAX_GAP).max_range(MAX_SAMPLE_RANGE),
+                _ => options.max_gap(SampleLimits::MAX_GAP).max_range(SampleLimits::MAX_RANGE),
             };
             let plan = sets.plan.parts(&parts, &options);
             let plan = Arc::new(plan.map_err(|error| not_readable(error.to_string()))?);
@@ -152,12 +148,16 @@ fn parts(sets: &CheckedSets, check: ValueCheck) -> Vec<Part> {
     if check == ValueCheck::All {
         let tensors = tensors.iter().enumerate();
         let tensors = tensors.filter(|(_, tensor)| {
-            is_scannable(&tensor.dtype) || sets.hashes.contains_key(&tensor.file.path)
+            is_checked(tensor) || sets.hashes.contains_key(&tensor.file.path)
         });
         return tensors.map(|(at, tensor)| (at, 0..tensor.byte_length())).collect();
     }
     let limits = SampleLimits::default();
-    sample_blocks(tensors, |_, tensor| is_scannable(&tensor.dtype), SEED, &limits)
+    sample_blocks(tensors, |_, tensor| is_checked(tensor), SEED, &limits)
+}
+
+fn is_checked(tensor: &PlannedTensor) -> bool {
+    is_scannable(&tensor.name, &tensor.dtype, &tensor.shape)
 }
 
 /// A check of values in progress.
@@ -165,6 +165,8 @@ struct Checker {
     sets: CheckedSets,
     parts: Vec<Part>,
     reader: TensorReader,
+    /// True if scales may be the ones of integers, whose sign a writer may choose.
+    has_integer_weights: bool,
     report: ValueReport,
     /// The findings, each with the index of a tensor of its file.
     findings: Vec<(usize, Finding)>,
@@ -178,7 +180,9 @@ impl Checker {
     fn new(sets: CheckedSets, parts: Vec<Part>, reader: TensorReader, check: ValueCheck) -> Self {
         let mut report = ValueReport::new(check, sets.plan.tensor_bytes());
         report.ranges = reader.plan().ranges.len() as u64;
-        Self { sets, parts, reader, report, findings: Vec::new(), current: None, hash: None }
+        let has_integer_weights = sets.have_integer_weights();
+        let (findings, current, hash) = (Vec::new(), None, None);
+        Self { sets, parts, reader, has_integer_weights, report, findings, current, hash }
     }
 
     async fn run(mut self) -> Result<(ValueReport, Vec<Vec<Finding>>), Error> {
@@ -220,7 +224,7 @@ impl Checker {
     fn start(&mut self, at: usize) {
         self.finish();
         let tensor = &self.sets.plan.tensors[at];
-        let scanner = ValueScanner::new(&tensor.dtype);
+        let scanner = ValueScanner::new(&tensor.name, &tensor.dtype, &tensor.shape);
         if self.hash.as_ref().is_none_or(|hash| hash.file != tensor.file) {
             self.finish_hash();
             self.hash = self.sets.hash_of(at, self.report.check);
@@ -233,7 +237,7 @@ impl Checker {
         let Some((at, Some(scanner))) = self.current.take() else { return };
         self.report.tensors += 1;
         let tensor = &self.sets.plan.tensors[at];
-        let found = scanner.findings(&tensor.name, &tensor.shape);
+        let found = scanner.findings(&tensor.name, self.has_integer_weights);
         self.add(at, found);
     }
 

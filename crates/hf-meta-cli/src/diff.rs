@@ -12,7 +12,7 @@ use hf_meta_count::results::CountReport;
 use hf_meta_count::results::diff::{
     ChangeGroup, ChangeKind, Diff, QuantizedLinear, RenamedPrefix, TensorChange, TensorState,
 };
-use hf_meta_count::results::text::{bytes, counted, escape, thousands};
+use hf_meta_count::results::text::{bytes, counted, escape, share, thousands};
 
 use super::context::{CommandContext, SelectionArgs, Sources};
 use super::exit::{CommandResult, ExitStatus};
@@ -176,9 +176,11 @@ fn compared_part(values: &ValueDiff) -> String {
     if matches!(values.check, ValueCheck::All) || values.bytes_compared == 0 {
         return String::new();
     }
-    #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-    let share = 200.0 * values.bytes_compared as f64 / values.bytes_total.max(1) as f64;
-    format!(" in a sample of {share:.2} %")
+    // Each byte is in both models.
+    match values.bytes_compared.saturating_mul(2) {
+        all if all == values.bytes_total => String::new(),
+        part => format!(" in a sample of {}", share(part, values.bytes_total)),
+    }
 }
 
 /// Lists the tensors whose values were not compared; empty if all were.
@@ -204,11 +206,7 @@ fn write_values(page: &mut Page<'_>, values: &ValueDiff) -> io::Result<()> {
     let table = Table::new()
         .text("values", |found: &&TensorDifference| escape(&found.tensor))
         .shrink(Shrink::TruncateTo(MIN_NAME_WIDTH))
-        .number("differ", |found| {
-            #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-            let share = 100.0 * found.differing as f64 / found.compared.max(1) as f64;
-            format!("{share:.2} %")
-        })
+        .number("differ", |found| share(found.differing, found.compared))
         .optional_number("largest", move |found| number(found.largest))
         .optional_number("mean", move |found| number(found.mean));
     writeln!(page.out)?;

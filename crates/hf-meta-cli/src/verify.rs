@@ -10,7 +10,7 @@ use clap::ValueHint;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hf_meta::{Endpoint, Error, ErrorKind, Model, Source, VerifyReport, WeightSet, Weights};
 use hf_meta_count::memory::MemoryOptions;
-use hf_meta_count::results::text::{bytes, counted, escape, thousands};
+use hf_meta_count::results::text::{bytes, counted, escape, share, thousands};
 use hf_meta_count::results::{Finding, Severity, ValueCheck, ValueReport};
 use hf_meta_count::results::{ParameterSources, VerifiedSet, is_complete, is_valid};
 use hf_meta_format::formats::WeightsKind;
@@ -360,10 +360,14 @@ fn describe_values(report: &ValueReport) -> String {
     let (read, total) = (bytes(report.bytes_checked), bytes(report.bytes_total));
     let tensors = counted(report.tensors, "tensor");
     let ranges = counted(report.ranges, "range");
-    let percent = report.percent();
     let part = match report.check {
-        ValueCheck::All => format!("checked {read} of {total}"),
-        _ => format!("sampled {read}, {percent:.2} % of {total}"),
+        ValueCheck::Sample if report.bytes_checked < report.bytes_total => {
+            format!(
+                "sampled {read}, {} of {total}",
+                share(report.bytes_checked, report.bytes_total)
+            )
+        }
+        _ => format!("checked {read} of {total}"),
     };
     let rest = match report.unchecked {
         0 => String::new(),

@@ -138,6 +138,89 @@ async fn planted_faults_are_found_by_a_sample_or_by_all_values() {
     }
 }
 
+/// Returns a file of numbers of 32 bits, each tensor with a name, shape and two values that alternate.
+fn alternating(tensors: &[(&str, [usize; 2], [f32; 2])]) -> Vec<u8> {
+    let bytes = tensors.iter().map(|(_, shape, values)| {
+        let values = values.iter().cycle().take(shape[0] * shape[1]);
+        values.flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>()
+    });
+    let bytes: Vec<_> = bytes.collect();
+    let views = tensors.iter().zip(&bytes).map(|((name, shape, _), bytes)| {
+        let dtype = if name.ends_with("_packed") { Dtype::I32 } else { Dtype::F32 };
+        (*name, TensorView::new(dtype, shape.to_vec(), bytes).unwrap())
+    });
+    safetensors::serialize(views, None).unwrap()
+}
+
+/// Infinite bounds of `Gemma4ClippableLinear`, and scales whose writers choose the sign: MLX, and `AutoRound` in the layouts
+/// of GPTQ and `compressed-tensors`. The same values in other tensors are faults.
+#[test]
+fn values_that_are_faults_in_other_tensors_are_sound() {
+    const INFINITE: [f32; 2] = [f32::INFINITY, f32::NEG_INFINITY];
+
+    let cases: [(&str, &[_], &[&str]); 5] = [
+        (
+            "bounds",
+            &[
+                ("m.q_proj.linear.weight", [64, 64], [0.5, -0.5]),
+                ("m.q_proj.input_min", [1, 1], INFINITE),
+                ("m.q_proj.output_max", [1, 1], INFINITE),
+                ("activation_post_process.min_val", [1, 1], INFINITE),
+                ("attn.bias", [64, 64], INFINITE),
+            ],
+            &[],
+        ),
+        ("mlx", &[("m.q_proj.scales", [64, 1], [0.5, -0.5])], &[]),
+        (
+            "packed",
+            &[
+                ("m.q_proj.weight_packed", [64, 8], [1.0, 2.0]),
+                ("m.q_proj.weight_scale", [64, 1], [0.5, -0.5]),
+            ],
+            &[],
+        ),
+        (
+            "new",
+            &[
+                ("m.down_proj_bias", [64, 64], [0.0; 2]),
+                ("vit.position_embeddings", [64, 64], [0.0; 2]),
+                ("m.q_proj.lora_B.weight", [64, 64], [0.0; 2]),
+            ],
+            &[],
+        ),
+        (
+            "faults",
+            &[
+                ("m.q_proj.weight", [64, 64], INFINITE),
+                ("m.k_proj.weight", [64, 64], [0.0; 2]),
+                ("m.k_proj.weight_scale", [64, 1], [0.5, -0.5]),
+                ("table", [1, 2], INFINITE),
+            ],
+            &[
+                "error: tensor `m.q_proj.weight` has infinite values",
+                "warning: tensor `m.k_proj.weight` has only zeros",
+                "warning: tensor `m.k_proj.weight_scale` has negative scales",
+                "warning: tensor `table` has infinite values",
+            ],
+        ),
+    ];
+    let hub = LocalHub::start([]).unwrap();
+    for (name, tensors, expected) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        fs::write(&path, alternating(tensors)).unwrap();
+        for part in ["sample", "all"] {
+            let part = format!("--values={part}");
+            let found = run(&hub, &["verify", &part, &path.display().to_string()]).stdout;
+            for line in expected {
+                assert!(found.contains(line), "{name}: {found}");
+            }
+            let values = found.lines().filter(|line| line.contains("values read"));
+            assert_eq!(values.count(), expected.len(), "{name}: {found}");
+        }
+    }
+}
+
 /// Numbers of another model, and a flipped bit, are numbers.
 #[test]
 fn other_bytes_are_found_by_their_hash_only() {

@@ -200,7 +200,8 @@ findings! {
     "the data of `{file}` do not have the SHA-256 in `modelspec.hash_sha256`, but 0x{found}"
     => "copy the file again; if the hash is still different, its author has to correct it";
 
-    /// The values of a matrix contain no information, or scales are negative or zero. Only reported with `--values`.
+    /// The values of a matrix contain no information, scales are negative or zero, or values are infinite in a tensor whose name
+    /// does not show that it is a parameter. Only reported with `--values`.
     Warning SuspiciousValues { tensor: String, reason: &'static str, found: u64, read: u64, first: u64 } "tensor `{tensor}` has {reason}: {found} of {read} values read, the first at index {first}", found = thousands(*found), read = thousands(*read);
 
     /// A shard contains a tensor that the index does not list. Loaders that use the index ignore it.

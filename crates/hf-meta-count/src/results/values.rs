@@ -61,11 +61,4 @@ impl ValueReport {
     pub fn skipped(check: ValueCheck, reason: String) -> Self {
         Self { reason: Some(reason), ..Self::new(check, 0) }
     }
-
-    /// Returns the share of the bytes that were checked, in percent.
-    pub fn percent(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-        let share = self.bytes_checked as f64 / self.bytes_total.max(1) as f64;
-        100.0 * share
-    }
 }

@@ -5,6 +5,7 @@
 
 mod difference;
 mod number_format;
+mod role;
 mod sample;
 mod scanner;
 
