@@ -132,7 +132,7 @@ fn check_free(file: &Path, repo: &RepoArg) -> CommandResult<()> {
 
 /// Explains a repository whose name is also the name of a local file or folder.
 fn twin_hint(repo: &RepoArg) -> String {
-    let hint = |path| format!("; for the local folder, use {path}");
+    let hint = |path| format!("; for the local file or folder, use {path}");
     local_twin(repo).map_or_else(String::new, hint)
 }
 

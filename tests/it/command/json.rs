@@ -73,7 +73,7 @@ fn a_failed_repository_has_an_error_line() {
             assert_eq!(error["code"].as_str().unwrap_or_default(), code, "{error}");
         }
         assert_eq!(errors[0].1["status"], 401);
-        let message = "`org/bad/model.safetensors` is not a valid safetensors file: the file has only 1 bytes";
+        let message = "`org/bad/model.safetensors` is not a valid safetensors file: the file has only 1 byte;";
         let found = errors[3].1["message"].as_str().unwrap();
         assert!(found.starts_with(message), "{found}");
         assert_eq!(errors[3].1.get("status"), None);

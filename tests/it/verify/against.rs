@@ -314,12 +314,16 @@ fn a_folder_without_a_slash_is_explained_and_a_list_is_not_replaced() {
     };
     let against = run(&["org/model", "--against", "org/model"]);
     assert_eq!(against.code, 2, "{}", against.stderr);
-    assert!(against.stderr.contains("for the local folder, use ./org/model"), "{}", against.stderr);
+    assert!(
+        against.stderr.contains("for the local file or folder, use ./org/model"),
+        "{}",
+        against.stderr
+    );
     let list = folder.path().join("list.json");
     fs::write(&list, "mine").unwrap();
     let manifest = run(&["org/model", "--manifest", "list.json"]);
     assert_eq!((manifest.code, &*manifest.stdout), (2, ""), "{}", manifest.stderr);
-    for text in ["`list.json` exists", "for the local folder, use ./org/model"] {
+    for text in ["`list.json` exists", "for the local file or folder, use ./org/model"] {
         assert!(manifest.stderr.contains(text), "{}", manifest.stderr);
     }
     assert_eq!(fs::read_to_string(&list).unwrap(), "mine");

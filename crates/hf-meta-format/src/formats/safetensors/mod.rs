@@ -160,8 +160,9 @@ fn too_short(found: u64, file_size: Option<u64>) -> HeaderError {
     if size >= PREFIX_LENGTH {
         return HeaderError::truncated(PREFIX_LENGTH, found);
     }
+    let noun = if size == 1 { "byte" } else { "bytes" };
     let message =
-        format!("the file has only {size} bytes; a safetensors file has at least {PREFIX_LENGTH}");
+        format!("the file has only {size} {noun}; a safetensors file has at least {PREFIX_LENGTH}");
     HeaderError::new(HeaderErrorKind::FileTooShort, message)
 }
 
@@ -258,8 +259,9 @@ mod tests {
         let file = file();
         let error = |cut: usize, size| read(&file[..cut], size, 8, usize::MAX).1.unwrap_err();
         let truncated = |found| HeaderError::truncated(61, found);
-        for (end, size) in [(0, None), (7, None), (7, Some(7))] {
-            let (error, message) = (error(end, size), format!("the file has only {end} bytes"));
+        let short = [(0, None, "0 bytes"), (1, None, "1 byte"), (7, Some(7), "7 bytes")];
+        for (end, size, bytes) in short {
+            let (error, message) = (error(end, size), format!("the file has only {bytes};"));
             assert_eq!(error.kind, HeaderErrorKind::FileTooShort);
             assert!(error.message.starts_with(&message), "{error}");
         }
