@@ -62,6 +62,13 @@ pub(super) fn compare(
             (shown, class) = (clip(by_type.shown()), by_type);
         }
     }
+    if let Some(part) = part_of(&class) {
+        let of_part = StoredModules::new(&part, headers);
+        let is_better = of_part.unknown.len() < stored.unknown.len();
+        if of_part.are_named_as(&part) && (is_better || !stored.are_named_as(&layout)) {
+            (stored, layout) = (of_part, part);
+        }
+    }
     // Their loaders rename nothing.
     let is_of_library = OWN_NAMES.iter().any(|library| class.architecture.starts_with(library));
     if is_of_library && let Some(first) = stored.first_of_other_model() {
@@ -105,10 +112,20 @@ fn check_layers(
 
 /// Returns the modules of a class, with the names that its loader renames; `None` if the class is not known.
 fn layout_of<'a>(class: &ModelClass<'a>) -> Option<Blueprint<'a>> {
-    let mut layout = Blueprint::new(&class.architecture, class.object.clone())?;
+    let layout = Blueprint::new(&class.architecture, class.object.clone())?;
+    Some(with_renames(layout, class))
+}
+
+/// Returns the modules of a class that is a module of its architecture, with the names that its loader renames.
+fn part_of<'a>(class: &ModelClass<'a>) -> Option<Blueprint<'a>> {
+    let layout = Blueprint::of_part(&class.architecture, class.object.clone(), class.part?)?;
+    Some(with_renames(layout, class))
+}
+
+fn with_renames<'a>(mut layout: Blueprint<'a>, class: &ModelClass<'_>) -> Blueprint<'a> {
     let name = class.names.first().map(String::as_str);
     layout.add_renames(Renames::new(name, &class.architecture, &class.object));
-    Some(layout)
+    layout
 }
 
 /// Returns whether the class ties its embeddings; `None` if nothing states it.

@@ -20,6 +20,9 @@ pub(crate) struct LoadedAs {
 /// The keys of configurations whose models have their own code. QuIP# joins modules (`model/llama.py` in quip-sharp).
 const CUSTOM: [&str; 2] = ["auto_map", "quip_params"];
 
+/// The path of a class that has other names than the layout (`left_out.txt`).
+const OTHER_NAMES: &str = "*";
+
 /// The model class that a loader builds.
 pub(super) struct ModelClass<'a> {
     /// The architecture whose layout the class has.
@@ -34,6 +37,8 @@ pub(super) struct ModelClass<'a> {
     pub(super) custom: Option<String>,
     /// True if the configuration states a class.
     pub(super) is_stated: bool,
+    /// The path of the module that the stated class is, in the names of the architecture; [`OTHER_NAMES`] for others.
+    pub(super) part: Option<&'static str>,
 }
 
 /// The models of which sentence-transformers loads the encoder alone (`_ENCODER_ONLY_MODELS` in
@@ -111,6 +116,7 @@ impl<'a> ModelClass<'a> {
             }
         }
         let is_stated = !names.is_empty();
+        let part = names.first().and_then(|name| text_of("inside", name));
         // Nothing is known about the head of another class.
         if loaded.is_base || has_unknown_class {
             names.clear();
@@ -118,7 +124,7 @@ impl<'a> ModelClass<'a> {
         if loaded.is_base && ENCODERS.contains(&&*architecture) {
             names.push("EncoderModel".to_owned());
         }
-        Some(Self { architecture, key, object, names, custom, is_stated })
+        Some(Self { architecture, key, object, names, custom, is_stated, part })
     }
 
     /// Returns the class with the modules of the stated architecture, if it has those of another one.
@@ -126,7 +132,8 @@ impl<'a> ModelClass<'a> {
         let object = config.outermost().clone();
         let (architecture, key) = stated_architecture(&object)?;
         let (names, custom) = (self.names.clone(), self.custom.clone());
-        let other = Self { architecture, key, object, names, custom, is_stated: self.is_stated };
+        let (is_stated, part) = (self.is_stated, self.part);
+        let other = Self { architecture, key, object, names, custom, is_stated, part };
         Some(other).filter(|other| other.architecture != self.architecture)
     }
 
@@ -139,6 +146,7 @@ impl<'a> ModelClass<'a> {
             names: Vec::new(),
             custom: None,
             is_stated: false,
+            part: None,
         }
     }
 
@@ -170,6 +178,10 @@ impl<'a> ModelClass<'a> {
             && (!is_named || first.is_some())
         {
             return Err(format!("the model has its own code ({custom})"));
+        }
+        let has_prefix = ![layout.prefix, ""].contains(&&*stored.prefix);
+        if self.part == Some(OTHER_NAMES) && (!is_named || first.is_some() || has_prefix) {
+            return others();
         }
         let is_by_transformers =
             loaded.is_found && self.is_stated && self.custom.is_none() && !is_mlx;
