@@ -67,7 +67,7 @@ MODELS = {
     "inkling-2-text": ("Inkling2TextModel", INKLING),
     "csm-backbone": ("CsmBackboneModel", {**SMALL, "num_hidden_layers": 2, "num_codebooks": 4, "depth_decoder_config": {**SMALL, "num_hidden_layers": 2, "num_codebooks": 4, "backbone_hidden_size": 32}}),
     "moshi-base": ("MoshiModel", {**SMALL, "ffn_dim": 48, "num_hidden_layers": 2}),
-    "patchtst-labels": ("PatchTSTForClassification", {"num_input_channels": 2, "context_length": 16, "patch_length": 4, "patch_stride": 4, "d_model": 32, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_targets": 5}),
+    "patchtst-labels": ("PatchTSTForClassification", {"num_input_channels": 2, "context_length": 16, "patch_length": 4, "patch_stride": 4, "d_model": 32, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_targets": 5, "num_labels": 3}),
     "falcon-h1-bias": ("FalconH1ForCausalLM", {**SMALL, **MAMBA, "num_hidden_layers": 2, "head_dim": 8, "mamba_d_ssm": 64, "attention_bias": True}),
     "canine": ("CanineModel", {**BERT, "num_hash_functions": 4, "num_hash_buckets": 32}),
     "vit-labels": ("ViTForImageClassification", {**VIT, "num_labels": 3}),

@@ -4,6 +4,7 @@ use super::stored_modules::StoredModules;
 use super::{MismatchKind, Mismatches};
 use crate::architectures::architecture::text_of;
 use crate::architectures::blueprint::Blueprint;
+use crate::architectures::renames::Renames;
 use crate::base::model_config::{ModelConfig, NestedModel};
 use hf_meta_format::base::json_object::JsonObject;
 use hf_meta_format::formats::{FileHeader, Headers, clip};
@@ -135,6 +136,23 @@ impl<'a> ModelClass<'a> {
         let (is_stated, part) = (self.is_stated, self.part);
         let other = Self { architecture, key, object, names, custom, is_stated, part };
         Some(other).filter(|other| other.architecture != self.architecture)
+    }
+
+    /// Returns the modules of the class, with the names that its loader renames; `None` if the class is not known.
+    pub(super) fn layout(&self) -> Option<Blueprint<'a>> {
+        Some(self.renamed(Blueprint::new(&self.architecture, self.object.clone())?))
+    }
+
+    /// Returns the modules of a class that is a module of its architecture, with the names that its loader renames.
+    pub(super) fn part_layout(&self) -> Option<Blueprint<'a>> {
+        let layout = Blueprint::of_part(&self.architecture, self.object.clone(), self.part?)?;
+        Some(self.renamed(layout))
+    }
+
+    fn renamed(&self, mut layout: Blueprint<'a>) -> Blueprint<'a> {
+        let name = self.names.first().map(String::as_str);
+        layout.add_renames(Renames::new(name, &self.architecture, &self.object));
+        layout
     }
 
     /// Returns the class of a part of a file without configuration. Messages name the kind of the file.
