@@ -32,8 +32,8 @@ def automatic():
     return found
 
 
-def own():
-    """Returns the architecture of the configuration of each class with weights."""
+def own_classes():
+    """Returns the classes with weights by their names."""
     found = {}
     for package in pkgutil.iter_modules(transformers.models.__path__):
         folder = pathlib.Path(transformers.models.__path__[0], package.name)
@@ -46,9 +46,14 @@ def own():
             for name, value in vars(module).items():
                 is_model = isinstance(value, type) and issubclass(value, transformers.PreTrainedModel) and value.__module__ == module.__name__
                 if is_model and not name.lower().endswith("pretrainedmodel") and getattr(value, "config_class", None) is not None:
-                    if architecture := getattr(value.config_class, "model_type", ""):
-                        found[name] = architecture
+                    if getattr(value.config_class, "model_type", ""):
+                        found[name] = value
     return found
+
+
+def own():
+    """Returns the architecture of the configuration of each class with weights."""
+    return {name: value.config_class.model_type for name, value in own_classes().items()}
 
 
 def main(table):

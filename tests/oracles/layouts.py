@@ -196,7 +196,10 @@ class Values:
             columns = [index for index, _ in key]
             wanted = numpy.array([value for _, value in key], dtype=float)
             fits = numpy.nonzero((rows[:, columns] == wanted).all(axis=1))[0] if len(texts) else []
-            self.cache[key] = texts[fits[0]] if len(fits) else None
+            fitting = [texts[fit] for fit in fits]
+            # A class writes its own number into a nested configuration, and a file may lack it or have an old one.
+            own = {re.sub(r"[A-Za-z_]\w*\.(?=[A-Za-z_$])", "", text) for text in fitting[:1]}
+            self.cache[key] = next((text for text in fitting if text in own), next(iter(fitting), None))
             return self.cache[key]
         for formula in self.layered:
             if all(self.evaluate(formula, index, layer) == value for index, layer, value in instances):

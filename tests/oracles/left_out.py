@@ -4,11 +4,13 @@
     tests/oracles/left_out.py FOLDER TABLE
 
 The layout of an architecture is that of one class, such as `BlipForConditionalGeneration`. Every other class with weights is built
-with the same small configuration, and the outermost paths that it lacks are written. `FOLDER` keeps the result of each architecture
-and is read if it has it. A class that cannot be built has no line, and nothing is known about it.
+with the same small configuration, and the outermost paths that it lacks are written, or the path of the module that it is, as
+`BartDecoder` is `decoder`. `FOLDER` keeps the result of each architecture and is read if it has it. A class that cannot be built has
+no line, and nothing is known about it.
 """
 
 import collections
+import fnmatch
 import json
 import os
 import pathlib
@@ -23,8 +25,10 @@ warnings.filterwarnings("ignore")
 
 import torch
 
-from classes import automatic, own
-from layout_samples import classes, merged, small_attempts
+from classes import OTHERS, automatic, own, own_classes
+from layout_blocks import parse
+from layout_samples import classes, merged, sample, small_attempts
+from layouts import Layout, corrections
 from moe import ARCHITECTURES
 from timm_models import without_initialization
 
@@ -33,11 +37,10 @@ HEADER = """\
 # classes of transformers {version}. Parts of a class without a line are required.
 #
 #   lacks CLASSES PATH|PATH ...
+#   inside CLASSES PATH          classes that are a module of the model, and store its names without the path
+#   inside CLASSES *             classes with other names than the layout
 #
 # `EncoderModel` stands for the encoder alone, which sentence-transformers loads."""
-
-# Classes with weights that a program loads, and not their parts.
-LOADED = re.compile(r"(For[A-Z]\w*|Model|Backbone|WithProjection|LMHeadModel|EncoderModel)$")
 
 
 # The vision tower alone. It is the first class of its architecture, so that no other class shows what it lacks.
@@ -49,10 +52,16 @@ def build(model_class, config_class, settings):
         return model_class(config_class(**json.loads(json.dumps(settings))))
 
 
-def stored(model):
+def tensors_of(model):
+    """Returns the shapes of the tensors in the files of a class."""
     from transformers.core_model_loading import revert_weight_conversion
 
-    return set(revert_weight_conversion(model, {**dict(model.named_parameters(remove_duplicate=False))}))
+    saved = revert_weight_conversion(model, {**dict(model.named_parameters(remove_duplicate=False))})
+    return {name: tuple(tensor.shape) for name, tensor in saved.items()}
+
+
+def stored(model):
+    return set(tensors_of(model))
 
 
 def names_in(model):
@@ -73,8 +82,56 @@ def lacking(whole, names):
     return found
 
 
+def modules_in(names):
+    """Returns the modules of tensors, with `#` in place of numbers."""
+    return {re.sub(r"(?<=\.)\d+(?=\.|$)", "#", re.sub(r"\.(weight|bias)$", "", name)) for name in names}
+
+
+def layout_of(name, config_class, first, settings):
+    """Returns the modules of the layout, which the corrections change, with true for the required ones, and their shapes."""
+    data = sample(config_class, first, settings)
+    derived = Layout(name, {"samples": [{"tag": "small", **data}]})
+    [(modules, _, optional)] = derived.found
+    stripped = {derived.strip(module) for module in modules.keys() - optional}
+    layout = {path: True for path in modules_in(stripped) if not path.startswith("^")}
+    for path, text in corrections(name):
+        if text == "none":
+            layout = {other: is_required for other, is_required in layout.items() if not fnmatch.fnmatchcase(other, path)}
+        elif re.fullmatch(r"[\w.#-]*[\w-]", path) and not text.startswith("?"):
+            flags, group, *_ = parse(text)
+            layout[path] = "-" not in flags and not group
+    return layout, shapes_of({derived.strip(name): shape for name, shape in data["tensors"].items()})
+
+
+def shapes_of(tensors):
+    """Returns the shapes of modules in the layers of a list, without biases."""
+    found = collections.defaultdict(set)
+    for name, shape in tensors.items():
+        if not name.endswith(".bias"):
+            found[modules_in([name]).pop()].add(tuple(shape))
+    return found
+
+
+def has_kinds(model, model_class):
+    """Returns whether a model has modules of a class with other names than each other, as an encoder and a decoder."""
+    kinds = {frozenset(name for name, _ in module.named_parameters()) for module in model.modules() if type(module) is model_class}
+    return len({frozenset(modules_in(kind)) for kind in kinds}) > 1
+
+
+def part_of(layout, shapes, own):
+    """Returns the path of the module that has the names and shapes of a class, or a star."""
+    modules = own.keys()
+    paths = collections.Counter(path[: dot.start()] for path in layout for dot in re.finditer(r"\.", path) if path[dot.end() :] in modules)
+    for path, count in sorted(paths.items(), key=lambda item: (-item[1], item[0])):
+        needed = {other.removeprefix(path + ".") for other, is_required in layout.items() if is_required and other.startswith(path + ".")}
+        others = {module for module in modules if f"{path}.{module}" in shapes and shapes[f"{path}.{module}"] != own[module]}
+        if needed <= modules and not others and 2 * count > len(modules) and not re.search(r"(^|\.)(\d+|#)(\.|$)", path):
+            return path
+    return "*"
+
+
 def of_architecture(name, model_classes):
-    """Returns the paths that each class of an architecture lacks."""
+    """Returns the paths that each class of an architecture lacks, and the paths of the classes that are a part of it."""
     config_class, first = classes(name)
     if first is None:
         return {}
@@ -82,30 +139,44 @@ def of_architecture(name, model_classes):
     settings_of = [merged(settings, more) if more else settings for settings in small_attempts(config_class().to_dict()) for more in ({}, extra) if more is not None]
     for settings in settings_of:
         try:
-            layout = build(first, config_class, settings)
+            first_model = build(first, config_class, settings)
+            names = stored(first_model)
             break
         except Exception:
             continue
     else:
         return {}
-    prefix = f"{layout.base_model_prefix}."
-    names = stored(layout)
+    prefix = f"{first_model.base_model_prefix}."
     inner = {name for name in names if name.startswith(prefix)}
     # Names outside of the base model are heads, which the layout knows as such.
     whole = {name.removeprefix(prefix) for name in inner or names}
+    layout, shapes = layout_of(name, config_class, first, settings)
     found = {}
+    roots = {path.split(".")[0] for path in layout.keys() | whole}
     for model_class in model_classes:
         if model_class is first:
             continue
-        try:
-            names = names_in(build(model_class, config_class, settings))
-        except Exception as error:
+        for other in [settings, *settings_of]:
+            try:
+                model = build(model_class, config_class, other)
+                names = names_in(model)
+                break
+            except Exception as caught:
+                error = caught
+        else:
             print("  left out:", model_class.__name__, f"{type(error).__name__}: {error}"[:120].split("\n")[0], flush=True)
             continue
         paths = lacking(whole, names)
-        # A class with other names lacks all parts, and nothing can be said about it.
-        if len(paths) < len({name.split(".")[0] for name in whole}) or len(paths) == 1:
-            found[model_class.__name__] = paths
+        # The corrections add the encoder to layouts of decoders.
+        paths += sorted(roots - {path.split(".")[0] for path in whole | names | stored(model)})
+        own = shapes_of(tensors_of(model))
+        modules = own.keys() | modules_in(names)
+        # One module may have a usual name, such as `norm`.
+        is_moved = sum(path.partition(".")[2] in modules for path in layout if path.split(".")[0] in paths) > 1
+        if len(paths) >= len(roots) and len(paths) > 1 or is_moved or not modules & layout.keys():
+            found[model_class.__name__] = f"inside {'*' if has_kinds(first_model, model_class) else part_of(layout, shapes, own)}"
+        else:
+            found[model_class.__name__] = f"lacks {'|'.join(paths)}" if paths else ""
     return found
 
 
@@ -115,12 +186,11 @@ def main():
     without_initialization()
     import transformers
 
-    by_architecture = collections.defaultdict(list)
+    by_architecture, every = collections.defaultdict(list), own_classes()
     for name, architecture in sorted((automatic() | own()).items()):
-        model_class = getattr(transformers, name, None)
-        if model_class is not None and LOADED.search(name):
-            by_architecture[architecture].append(model_class)
-    by_paths = collections.defaultdict(list, {"decoder": ["EncoderModel"], "text_model": [*TOWERS]})
+        if name in every and name not in OTHERS:
+            by_architecture[architecture].append(every[name])
+    by_paths = collections.defaultdict(list, {"lacks decoder": ["EncoderModel"], "lacks text_model": [*TOWERS]})
     for architecture, model_classes in sorted(by_architecture.items()):
         path = folder / f"{architecture.replace('/', '_')}.json"
         if not path.exists():
@@ -132,8 +202,8 @@ def main():
             path.write_text(json.dumps(found))
         for name, paths in json.loads(path.read_text()).items():
             if paths:
-                by_paths["|".join(paths)].append(name)
-    lines = [f"lacks {','.join(sorted(names))} {paths}" for paths, names in sorted(by_paths.items())]
+                by_paths[paths].append(name)
+    lines = [f"{kind} {','.join(sorted(names))} {path}" for (kind, path), names in sorted((paths.split(" ", 1), names) for paths, names in by_paths.items())]
     target.write_text("\n".join([*HEADER.format(version=transformers.__version__).splitlines(), *lines]) + "\n")
     print(sum(map(len, by_paths.values())), "classes,", len(lines), "lines")
 

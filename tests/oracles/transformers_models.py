@@ -35,6 +35,7 @@ T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4, "num_layers": 2, "vo
 SPEECH = {**TOWER, "vocab_size": 32, "conv_dim": [8, 8], "conv_stride": [5, 2], "conv_kernel": [10, 3], "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "num_feat_extract_layers": 2}
 WEIGHT_NORM = {r"parametrizations\.weight\.original0$": "weight_g", r"parametrizations\.weight\.original1$": "weight_v"}
 
+INKLING = {**SMALL, "head_dim": 8, "swa_head_dim": 8, "swa_num_attention_heads": 4, "swa_num_key_value_heads": 2, "num_hidden_layers": 2, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "dense_intermediate_size": 48}
 LLAMA = {**SMALL, "model_type": "llama", "num_hidden_layers": 2}
 
 # The class and the settings of each fixture. Those with `-in-memory` have the names that training programs store.
@@ -60,6 +61,13 @@ MODELS = {
     "led-base": ("LEDModel", {**SEQ2SEQ, "max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64, "attention_window": [4, 4]}),
     "levit-base": ("LevitModel", {"image_size": 64, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 3, 4], "depths": [1, 1, 1], "key_dim": [4, 4, 4]}),
     "t5gemma-encoder": ("T5GemmaEncoderModel", {"encoder": {**SMALL, "head_dim": 8, "num_hidden_layers": 2}, "decoder": {**SMALL, "head_dim": 8, "num_hidden_layers": 2}, "is_encoder_decoder": False}),
+    # Classes that are a module of the model with the head, and a class without a row per label.
+    "llama-4-text": ("Llama4TextModel", {**SMALL, "head_dim": 8, "num_hidden_layers": 2, "interleave_moe_layer_step": 2, "intermediate_size_mlp": 64, "num_local_experts": 4}),
+    "nemotron-h-base": ("NemotronHModel", {**SMALL, "head_dim": 8, "layers_block_type": ["mamba", "attention", "mlp"], "mamba_num_heads": 4, "mamba_head_dim": 16, "n_groups": 1, "ssm_state_size": 8}),
+    "inkling-2-text": ("Inkling2TextModel", INKLING),
+    "csm-backbone": ("CsmBackboneModel", {**SMALL, "num_hidden_layers": 2, "num_codebooks": 4, "depth_decoder_config": {**SMALL, "num_hidden_layers": 2, "num_codebooks": 4, "backbone_hidden_size": 32}}),
+    "moshi-base": ("MoshiModel", {**SMALL, "ffn_dim": 48, "num_hidden_layers": 2}),
+    "patchtst-labels": ("PatchTSTForClassification", {"num_input_channels": 2, "context_length": 16, "patch_length": 4, "patch_stride": 4, "d_model": 32, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_targets": 5, "num_labels": 3}),
     "falcon-h1-bias": ("FalconH1ForCausalLM", {**SMALL, **MAMBA, "num_hidden_layers": 2, "head_dim": 8, "mamba_d_ssm": 64, "attention_bias": True}),
     "canine": ("CanineModel", {**BERT, "num_hash_functions": 4, "num_hash_buckets": 32}),
     "vit-labels": ("ViTForImageClassification", {**VIT, "num_labels": 3}),

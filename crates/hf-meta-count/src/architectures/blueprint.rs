@@ -119,16 +119,16 @@ const RENAMED: usize = 2;
 impl<'a> Blueprint<'a> {
     /// Returns the blueprint of a model; `None` if its architecture is unknown.
     pub(crate) fn new(architecture: &str, object: JsonObject<'a>) -> Option<Self> {
-        let text = text_of("layout", architecture)?;
-        let kind = architecture.split_once(':').map_or("", |(kind, _)| kind);
-        let names = Definitions::find("names", kind).or_else(|| Definitions::find("cache", "root"));
-        let mut words = Words { names: names.unwrap_or_default(), ..Words::default() };
-        words.add_scope(String::new(), object);
-        words.read(text, "", 0);
-        words.read_nested();
-        let mut layout = words.finish();
+        let mut layout = Words::new(architecture, object)?.finish();
         layout.add_base(architecture);
         Some(layout)
+    }
+
+    /// Returns the blueprint of a module of a model, with the names inside of its path; `None` if the tables do not have it.
+    pub(crate) fn of_part(architecture: &str, object: JsonObject<'a>, path: &str) -> Option<Self> {
+        let mut words = Words::new(architecture, object)?;
+        words.narrow(path);
+        Some(words.finish()).filter(|layout| !layout.entries.is_empty())
     }
 
     /// Finds the base model, whose path is the name of the architecture (`base_model_prefix` in the classes of transformers).
@@ -279,6 +279,27 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
+    /// Reads the words of an architecture; `None` if it is unknown.
+    fn new(architecture: &str, object: JsonObject<'a>) -> Option<Self> {
+        let text = text_of("layout", architecture)?;
+        let kind = architecture.split_once(':').map_or("", |(kind, _)| kind);
+        let names = Definitions::find("names", kind).or_else(|| Definitions::find("cache", "root"));
+        let mut words = Self { names: names.unwrap_or_default(), ..Self::default() };
+        words.add_scope(String::new(), object);
+        words.read(text, "", 0);
+        words.read_nested();
+        Some(words)
+    }
+
+    /// Removes all words outside of a path, and the path from the others.
+    fn narrow(&mut self, path: &str) {
+        let outer = format!("{path}.");
+        let inside = |name: &str| Some(name.strip_prefix(&outer)?.to_owned());
+        let found = std::mem::take(&mut self.found).into_iter();
+        self.found = found.filter_map(|(name, word)| Some((inside(&name)?, word))).collect();
+        self.unknown = self.unknown.iter().filter_map(|name| inside(name)).collect();
+    }
+
     fn add_scope(&mut self, path: String, object: JsonObject<'a>) -> usize {
         let object = Rc::new(object);
         let architecture = object.get::<String>("model_type").unwrap_or_default();

@@ -27,7 +27,6 @@ use super::timm::check_timm;
 use super::{MismatchKind, Mismatches, sides_text};
 use crate::architectures::architecture::{FormulaError, positive};
 use crate::architectures::blueprint::{Blueprint, BlueprintEntry, Place};
-use crate::architectures::renames::Renames;
 use crate::base::model_config::ModelConfig;
 use crate::results::text::counted;
 use hf_meta_format::formats::{Headers, all_tensors, clip};
@@ -47,21 +46,9 @@ pub(super) fn compare(
     if let Some(result) = check_timm(config.outermost(), headers, found) {
         return result;
     }
-    let mut class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
-    let mut shown = clip(class.shown());
-    let unknown = || format!("the architecture `{shown}` is not known");
-    let mut layout = layout_of(&class).ok_or_else(unknown)?;
-    let mut stored = StoredModules::new(&layout, headers);
-    // Files of EXAONE and Sarvam have their own names, although `AutoModel` builds the classes of Llama and GLM.
-    if let Some(by_type) = class.of_model_type(config)
-        && let Some(other) = layout_of(&by_type)
-    {
-        let of_type = StoredModules::new(&other, headers);
-        if !stored.are_named_as(&layout) || of_type.unknown.len() < stored.unknown.len() {
-            (stored, layout) = (of_type, other);
-            (shown, class) = (clip(by_type.shown()), by_type);
-        }
-    }
+    let class = ModelClass::new(config, loaded).ok_or("it has no `model_type`")?;
+    let (class, layout, stored) = find_layout(class, config, headers)?;
+    let shown = clip(class.shown());
     // Their loaders rename nothing.
     let is_of_library = OWN_NAMES.iter().any(|library| class.architecture.starts_with(library));
     if is_of_library && let Some(first) = stored.first_of_other_model() {
@@ -88,6 +75,37 @@ pub(super) fn compare(
     Ok(())
 }
 
+/// Returns the class whose names the files have, with its layout and the stored modules.
+///
+/// # Errors
+///
+/// Returns the reason if the architecture is unknown.
+fn find_layout<'a, 'h>(
+    mut class: ModelClass<'a>,
+    config: &ModelConfig<'a>,
+    headers: &'h Headers,
+) -> Result<(ModelClass<'a>, Blueprint<'a>, StoredModules<'h>), String> {
+    let unknown = || format!("the architecture `{}` is not known", clip(class.shown()));
+    let mut layout = class.layout().ok_or_else(unknown)?;
+    let mut stored = StoredModules::new(&layout, headers);
+    // Files of EXAONE and Sarvam have their own names, although `AutoModel` builds the classes of Llama and GLM.
+    if let Some(by_type) = class.of_model_type(config)
+        && let Some(other) = by_type.layout()
+    {
+        let of_type = StoredModules::new(&other, headers);
+        if !stored.are_named_as(&layout) || of_type.unknown.len() < stored.unknown.len() {
+            (class, layout, stored) = (by_type, other, of_type);
+        }
+    }
+    if let Some(part) = class.part_layout() {
+        let of_part = StoredModules::new(&part, headers);
+        if of_part.fits_better(&part, &stored, &layout) {
+            (layout, stored) = (part, of_part);
+        }
+    }
+    Ok((class, layout, stored))
+}
+
 /// Compares the layers with each other. `shaped` are the entries whose shapes were compared with the configuration.
 fn check_layers(
     stored: &StoredModules<'_>,
@@ -101,14 +119,6 @@ fn check_layers(
         |name: &str| stored.find(layout, name).is_some_and(|found| shaped.contains(&found.entry));
     check_siblings(&lists(headers), is_weight, has_shape, found);
     check_biases(headers, is_weight, found);
-}
-
-/// Returns the modules of a class, with the names that its loader renames; `None` if the class is not known.
-fn layout_of<'a>(class: &ModelClass<'a>) -> Option<Blueprint<'a>> {
-    let mut layout = Blueprint::new(&class.architecture, class.object.clone())?;
-    let name = class.names.first().map(String::as_str);
-    layout.add_renames(Renames::new(name, &class.architecture, &class.object));
-    Some(layout)
 }
 
 /// Returns whether the class ties its embeddings; `None` if nothing states it.

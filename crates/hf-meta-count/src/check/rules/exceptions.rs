@@ -14,9 +14,11 @@ pub(super) fn other_names() -> impl Iterator<Item = (&'static str, &'static str)
     names.map(|(other, known)| (other, if known == "none" { "" } else { known }))
 }
 
-/// Returns whether a class stores a head, even if its embeddings are tied.
+/// Returns whether a class stores a head, even if its embeddings are tied. The first line that fits holds.
 pub(super) fn stores_head(class: &str) -> bool {
-    lines("heads").any(|end| class.ends_with(end))
+    let mut ends = lines("heads");
+    let end = ends.find(|end| class.ends_with(end.trim_start_matches('!')));
+    end.is_some_and(|end| !end.starts_with('!'))
 }
 
 /// Returns whether a class, which may have several names, lacks a module of the layout. The first line of a part holds.

@@ -4,6 +4,7 @@ use super::stored_modules::StoredModules;
 use super::{MismatchKind, Mismatches};
 use crate::architectures::architecture::text_of;
 use crate::architectures::blueprint::Blueprint;
+use crate::architectures::renames::Renames;
 use crate::base::model_config::{ModelConfig, NestedModel};
 use hf_meta_format::base::json_object::JsonObject;
 use hf_meta_format::formats::{FileHeader, Headers, clip};
@@ -20,6 +21,9 @@ pub(crate) struct LoadedAs {
 /// The keys of configurations whose models have their own code. QuIP# joins modules (`model/llama.py` in quip-sharp).
 const CUSTOM: [&str; 2] = ["auto_map", "quip_params"];
 
+/// The path of a class that has other names than the layout (`left_out.txt`).
+const OTHER_NAMES: &str = "*";
+
 /// The model class that a loader builds.
 pub(super) struct ModelClass<'a> {
     /// The architecture whose layout the class has.
@@ -34,6 +38,8 @@ pub(super) struct ModelClass<'a> {
     pub(super) custom: Option<String>,
     /// True if the configuration states a class.
     pub(super) is_stated: bool,
+    /// The path of the module that the stated class is, in the names of the architecture; [`OTHER_NAMES`] for others.
+    pub(super) part: Option<&'static str>,
 }
 
 /// The models of which sentence-transformers loads the encoder alone (`_ENCODER_ONLY_MODELS` in
@@ -111,6 +117,7 @@ impl<'a> ModelClass<'a> {
             }
         }
         let is_stated = !names.is_empty();
+        let part = names.first().and_then(|name| text_of("inside", name));
         // Nothing is known about the head of another class.
         if loaded.is_base || has_unknown_class {
             names.clear();
@@ -118,7 +125,7 @@ impl<'a> ModelClass<'a> {
         if loaded.is_base && ENCODERS.contains(&&*architecture) {
             names.push("EncoderModel".to_owned());
         }
-        Some(Self { architecture, key, object, names, custom, is_stated })
+        Some(Self { architecture, key, object, names, custom, is_stated, part })
     }
 
     /// Returns the class with the modules of the stated architecture, if it has those of another one.
@@ -126,8 +133,26 @@ impl<'a> ModelClass<'a> {
         let object = config.outermost().clone();
         let (architecture, key) = stated_architecture(&object)?;
         let (names, custom) = (self.names.clone(), self.custom.clone());
-        let other = Self { architecture, key, object, names, custom, is_stated: self.is_stated };
+        let (is_stated, part) = (self.is_stated, self.part);
+        let other = Self { architecture, key, object, names, custom, is_stated, part };
         Some(other).filter(|other| other.architecture != self.architecture)
+    }
+
+    /// Returns the modules of the class, with the names that its loader renames; `None` if the class is not known.
+    pub(super) fn layout(&self) -> Option<Blueprint<'a>> {
+        Some(self.renamed(Blueprint::new(&self.architecture, self.object.clone())?))
+    }
+
+    /// Returns the modules of a class that is a module of its architecture, with the names that its loader renames.
+    pub(super) fn part_layout(&self) -> Option<Blueprint<'a>> {
+        let layout = Blueprint::of_part(&self.architecture, self.object.clone(), self.part?)?;
+        Some(self.renamed(layout))
+    }
+
+    fn renamed(&self, mut layout: Blueprint<'a>) -> Blueprint<'a> {
+        let name = self.names.first().map(String::as_str);
+        layout.add_renames(Renames::new(name, &self.architecture, &self.object));
+        layout
     }
 
     /// Returns the class of a part of a file without configuration. Messages name the kind of the file.
@@ -139,6 +164,7 @@ impl<'a> ModelClass<'a> {
             names: Vec::new(),
             custom: None,
             is_stated: false,
+            part: None,
         }
     }
 
@@ -170,6 +196,10 @@ impl<'a> ModelClass<'a> {
             && (!is_named || first.is_some())
         {
             return Err(format!("the model has its own code ({custom})"));
+        }
+        let has_prefix = ![layout.prefix, ""].contains(&&*stored.prefix);
+        if self.part == Some(OTHER_NAMES) && (!is_named || first.is_some() || has_prefix) {
+            return others();
         }
         let is_by_transformers =
             loaded.is_found && self.is_stated && self.custom.is_none() && !is_mlx;

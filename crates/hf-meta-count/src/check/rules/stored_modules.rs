@@ -251,6 +251,17 @@ impl<'h> StoredModules<'h> {
         entries.all(|(entry, places)| entry.is_head || places.is_empty())
     }
 
+    /// Returns whether the modules have the names of a layout, and fewer names of another one.
+    pub(super) fn fits_better(
+        &self,
+        layout: &Blueprint<'_>,
+        other: &Self,
+        other_layout: &Blueprint<'_>,
+    ) -> bool {
+        let is_better = self.unknown.len() < other.unknown.len();
+        self.are_named_as(layout) && (is_better || !other.are_named_as(other_layout))
+    }
+
     /// Returns whether most modules have names of the layout, or nearly none has other names.
     pub(super) fn are_named_as(&self, layout: &Blueprint<'_>) -> bool {
         let all = layout.entries.iter().zip(&self.places);
