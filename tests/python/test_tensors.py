@@ -181,7 +181,8 @@ class Values(unittest.TestCase):
             self.assertIn("invalidValues", [finding.kind for finding in report.findings])
             self.assertFalse(hf_meta.diff(path, path, values=values))
             diff = hf_meta.diff(path, changed, values=values)
-            self.assertTrue(diff and diff.equal)
+            self.assertTrue(diff)
+            self.assertFalse(diff.equal)
             self.assertEqual([found["tensor"] for found in diff.values["differing"]], ["w"])
         self.assertIsNone(hf_meta.verify(path).values)
         with self.assertRaisesRegex(ValueError, "`values` must be"):
