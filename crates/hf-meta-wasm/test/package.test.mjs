@@ -12,7 +12,7 @@ import { build } from "esbuild";
 import { GOOD, command, exitStatus, serveFiles, sorted, startHub, writeRepos } from "./support.mjs";
 
 /** The maximum sizes, compressed: the module, the core, which the first call loads, and the file that many models do not need. */
-const MAX_GZIPPED_BYTES = { "index.js": 21_000, "first.js": 330_000, "second.js": 365_000 };
+const MAX_GZIPPED_BYTES = { "index.js": 21_000, "first.js": 330_000, "second.js": 368_000 };
 
 const own = join(import.meta.dirname, "..");
 const run = (program, args, options) => execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"], ...options });
